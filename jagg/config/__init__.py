@@ -1,0 +1,59 @@
+"""Configuration of a study: frozen pydantic models, one YAML loader, one JSON schema."""
+
+from jagg.config.base import resolve
+from jagg.config.loader import canonical_json, load_study, study_schema
+from jagg.config.methods import Algorithm, Arm, DanceGRPO, FlowGRPOFast, Routing
+from jagg.config.models import (
+    Backbone,
+    EmbeddedBackbone,
+    EmbeddedScorer,
+    FolderModel,
+    Guidance,
+    HubModel,
+    Reward,
+    Scorer,
+)
+from jagg.config.study import (
+    Comparison,
+    EmbeddedPrompts,
+    Evaluation,
+    FilePrompts,
+    HPDv2Prompts,
+    LoRA,
+    Prompts,
+    Resources,
+    Study,
+    Tracking,
+    Training,
+)
+
+__all__ = [
+    "Algorithm",
+    "Arm",
+    "Backbone",
+    "Comparison",
+    "DanceGRPO",
+    "EmbeddedBackbone",
+    "EmbeddedPrompts",
+    "EmbeddedScorer",
+    "Evaluation",
+    "FilePrompts",
+    "FlowGRPOFast",
+    "FolderModel",
+    "Guidance",
+    "HPDv2Prompts",
+    "HubModel",
+    "LoRA",
+    "Prompts",
+    "Resources",
+    "Reward",
+    "Routing",
+    "Scorer",
+    "Study",
+    "Tracking",
+    "Training",
+    "canonical_json",
+    "load_study",
+    "resolve",
+    "study_schema",
+]

@@ -1,0 +1,85 @@
+"""From a YAML file to a checked `Study`, with messages that name the key."""
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from jagg.config.study import Study
+from jagg.errors import InputError
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys without a word; here they are an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"key {key!r} stands twice", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load_study(path: str | Path) -> Study:
+    """Read and check a study file.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or its content is at fault; every fault is listed.
+    """
+    path = Path(path)
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except OSError as error:
+        raise InputError("cannot read the study's configuration", where=path, got=error.strerror) from error
+    except UnicodeDecodeError as error:
+        raise InputError("configuration is not a text file", where=path, expected="UTF-8", got=str(error)) from error
+    except yaml.YAMLError as error:
+        raise InputError("configuration is not valid YAML", where=path, got=str(error).replace("\n", " ")) from error
+    if not isinstance(content, dict):
+        raise InputError(
+            "configuration is not a mapping", where=path, expected="key: value lines", got=type(content).__name__
+        )
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        raise InputError(
+            f"{error.error_count()} fault(s) in the configuration",
+            where=path,
+            got="\n            ".join(_describe(item) for item in error.errors()),
+            fix="see configs/README.md for every key",
+        ) from error
+
+
+def _describe(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(item["loc"][-1]), sorted(_all_keys(Study)), n=1)
+        return f"{key}: unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "value_error" or item["type"] == "missing":
+        return f"{key}: {message}"
+    return f"{key}: {message}, got {item['input']!r}"
+
+
+def _all_keys(model: type[BaseModel]) -> set[str]:
+    schema = model.model_json_schema()
+    keys = set(schema["properties"])
+    for definition in schema["$defs"].values():
+        keys |= set(definition.get("properties", ()))
+    return keys
+
+
+def canonical_json(value: BaseModel | dict) -> str:
+    """One text for equal content: sorted keys, no spaces; used for hashes and workflow parameters."""
+    content = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def study_schema() -> str:
+    """The JSON schema of a study file, as text; `workflow/schemas/study.schema.json` is kept equal to it."""
+    return json.dumps(Study.model_json_schema(), indent=2, sort_keys=True) + "\n"

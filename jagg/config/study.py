@@ -1,0 +1,184 @@
+"""The whole study: one YAML file, checked as a whole."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from jagg.config.base import Name, PositiveFloat, PositiveInt, Section
+from jagg.config.methods import AnyAlgorithm, Arm
+from jagg.config.models import Backbone, Reward, Revision, Scorer
+
+
+class EmbeddedPrompts(Section):
+    """Captions that the project can draw: shapes, colours, backgrounds, sizes, positions."""
+
+    kind: Literal["embedded"]
+
+
+class HPDv2Prompts(Section):
+    """The HPDv2 benchmark: the first `per_style` prompts of each of its four styles are for evaluation."""
+
+    kind: Literal["hpdv2"]
+    repo: str = Field("zhwang/HPDv2", description="Dataset repository on the hub.")
+    revision: Revision
+    per_style: PositiveInt = Field(100, description="Evaluation prompts of each style.")
+
+
+class FilePrompts(Section):
+    """A text file, one prompt a line; evaluation prompts come first."""
+
+    kind: Literal["file"]
+    path: str = Field(description="Path of the file, relative to the working directory.")
+
+
+class Prompts(Section):
+    """Prompts of training and evaluation; the two sets are disjoint."""
+
+    source: Annotated[EmbeddedPrompts | HPDv2Prompts | FilePrompts, Field(discriminator="kind")]
+    train: PositiveInt = Field(description="Number of training prompts.")
+    evaluation: PositiveInt = Field(description="Number of evaluation prompts.")
+
+
+class LoRA(Section):
+    """Low-rank adapters on the transformer (peft)."""
+
+    rank: PositiveInt = Field(description="Rank of each adapter.")
+    alpha: PositiveFloat = Field(description="Scale: the adapter's output is multiplied by alpha / rank.")
+
+
+class Training(Section):
+    """The GRPO training loop, the same for every arm."""
+
+    trained_steps: PositiveInt = Field(description="Training steps: rollout, reward, update.")
+    prompts_per_step: PositiveInt = Field(description="Prompts (groups) of a training step.")
+    group_size: int = Field(ge=2, description="Images of a prompt, G.")
+    micro_batch_size: PositiveInt = Field(description="Images that go through the transformer at a time.")
+    optimizer_steps_per_rollout: PositiveInt = Field(
+        1, description="Optimizer steps of a training step; the images are split among them."
+    )
+    learning_rate: PositiveFloat = Field(description="Learning rate (AdamW, constant).")
+    weight_decay: float = Field(0.0, ge=0.0, description="Decoupled weight decay (AdamW).")
+    max_grad_norm: PositiveFloat | dict[Name, PositiveFloat] = Field(
+        1.0, description="Gradient norm is clipped to this; one number or backbone -> number."
+    )
+    lora: LoRA | None = Field(None, description="Adapters; null trains all parameters of the transformer.")
+    ema_decay: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None, description="Decay of the moving average of trained weights that checkpoints hold; null: none."
+    )
+    gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
+    checkpoints: tuple[int, ...] = Field(
+        min_length=2, description="Training steps after which a checkpoint is kept; 0 is the untouched model."
+    )
+    save_state_every: PositiveInt = Field(10, description="Training steps between saves of the resumable state.")
+
+    @model_validator(mode="after")
+    def _geometry(self) -> "Training":
+        images = self.prompts_per_step * self.group_size
+        per_update = images // self.optimizer_steps_per_rollout
+        if images % self.optimizer_steps_per_rollout:
+            near = _nearest_divisors(images, self.optimizer_steps_per_rollout)
+            raise ValueError(
+                f"optimizer_steps_per_rollout: expected a divisor of the {images} images of a step "
+                f"(prompts_per_step x group_size), got {self.optimizer_steps_per_rollout}; nearest valid: {near}"
+            )
+        if per_update % self.micro_batch_size:
+            near = _nearest_divisors(per_update, self.micro_batch_size)
+            raise ValueError(
+                f"micro_batch_size: expected a divisor of the {per_update} images of an optimizer step, "
+                f"got {self.micro_batch_size}; nearest valid: {near}"
+            )
+        if list(self.checkpoints) != sorted(set(self.checkpoints)):
+            raise ValueError(f"checkpoints: expected increasing distinct steps, got {list(self.checkpoints)}")
+        if self.checkpoints[0] != 0 or self.checkpoints[-1] > self.trained_steps:
+            raise ValueError(
+                f"checkpoints: expected 0 first and nothing beyond trained_steps = {self.trained_steps}, "
+                f"got {list(self.checkpoints)}"
+            )
+        return self
+
+
+def _nearest_divisors(total: int, wanted: int) -> str:
+    divisors = [d for d in range(1, total + 1) if total % d == 0]
+    below = [d for d in divisors if d < wanted]
+    above = [d for d in divisors if d > wanted]
+    return " or ".join(str(d) for d in [*below[-1:], *above[:1]])
+
+
+class Evaluation(Section):
+    """Sampling of checkpoints on fixed prompts and fixed noise, the same for every run."""
+
+    images_per_prompt: PositiveInt = Field(description="Images of each evaluation prompt.")
+    sampling_steps: int = Field(ge=2, description="Denoising steps of the ODE sampler.")
+    batch_size: PositiveInt = Field(description="Images sampled at a time; part of the evaluation signature.")
+    noise_seed: int = Field(1, ge=0, description="Seed of the evaluation noise; nothing was chosen on it.")
+
+
+class Comparison(Section):
+    """The statistics of the study: paired by seed against one reference arm."""
+
+    reference: Name = Field(description="Arm that the others are compared with.")
+    ci_level: Annotated[float, Field(gt=0.5, lt=1.0)] = Field(0.95, description="Level of the intervals.")
+    margins: dict[Name, PositiveFloat] = Field(
+        default_factory=dict, description="Metric -> margin of equivalence, in raw units of the metric."
+    )
+
+
+class Tracking(Section):
+    """The MLflow store; files are the truth and the store is a view of them."""
+
+    uri: str | None = Field(None, description="MLflow tracking URI; null: sqlite store mlflow.db under `results`.")
+
+
+class Resources(Section):
+    """What a job asks of the machine."""
+
+    threads: PositiveInt = Field(1, description="CPU threads of a job.")
+    memory_mb: PositiveInt = Field(4000, description="Main memory of a job, in MB.")
+    gpus: int = Field(0, ge=0, description="Accelerators of a job that runs a model.")
+    runtime_min: PositiveInt = Field(240, description="Time limit of a job, in minutes.")
+
+
+class Study(Section):
+    """A study: backbones x algorithms x arms x seeds, evaluated and compared."""
+
+    study: Name = Field(description="Name of the study; its files lie in <results>/<study>/.")
+    description: str = Field("", description="One sentence that the report shows.")
+    results: str = Field("results", description="Folder of all outputs, relative to the working directory.")
+    seed: int = Field(0, ge=0, description="Seed of the study; enters every random stream.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1, description="Training seeds (replicates).")
+    backbones: dict[Name, Backbone] = Field(min_length=1, description="Backbone name -> backbone.")
+    algorithms: dict[Name, AnyAlgorithm] = Field(min_length=1, description="Algorithm name -> algorithm.")
+    arms: dict[Name, Arm] = Field(min_length=1, description="Arm name -> arm.")
+    scorers: dict[Name, Scorer] = Field(min_length=1, description="Metric name -> scorer.")
+    reward: Reward
+    prompts: Prompts
+    training: Training
+    evaluation: Evaluation
+    comparison: Comparison
+    tracking: Tracking = Tracking()
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _references(self) -> "Study":
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds: expected distinct seeds, got {list(self.seeds)}")
+        _expect_known("reward.weights", self.reward.weights, self.scorers, "scorers")
+        _expect_known("comparison.reference", [self.comparison.reference], self.arms, "arms")
+        _expect_known("comparison.margins", self.comparison.margins, self.scorers, "scorers")
+        for name, arm in self.arms.items():
+            if isinstance(arm.routing.jagg_frac, dict):
+                _expect_exactly(f"arms.{name}.routing.jagg_frac", arm.routing.jagg_frac, self.algorithms, "algorithms")
+        if isinstance(self.training.max_grad_norm, dict):
+            _expect_exactly("training.max_grad_norm", self.training.max_grad_norm, self.backbones, "backbones")
+        return self
+
+
+def _expect_known(key: str, names: object, known: dict, section: str) -> None:
+    missing = [name for name in names if name not in known]  # type: ignore[attr-defined]
+    if missing:
+        raise ValueError(f"{key}: expected names of {section} ({', '.join(known)}), got {', '.join(missing)}")
+
+
+def _expect_exactly(key: str, names: dict, known: dict, section: str) -> None:
+    if set(names) != set(known):
+        raise ValueError(f"{key}: expected one entry for each of {section} ({', '.join(known)}), got {', '.join(names)}")

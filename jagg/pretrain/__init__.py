@@ -1,0 +1,1 @@
+"""The captioned image generator and the training of the embedded small models."""

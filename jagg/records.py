@@ -1,0 +1,215 @@
+"""Tables, JSON records and provenance: schemas, atomic writes, checked reads."""
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from jagg.errors import InputError
+
+_KEY = [("backbone", pa.string()), ("algorithm", pa.string()), ("arm", pa.string()), ("seed", pa.int64())]
+
+SCORES = pa.schema(
+    [
+        *_KEY,
+        ("step", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("image_index", pa.int64()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("unit", pa.string()),
+        ("scorer", pa.string()),
+        ("signature", pa.string()),
+    ]
+)
+"""One row an image and metric. `value`: raw signed cosine; `scorer`: name@hash of its weights; `signature`: how the
+images were made (size, steps, guidance, batch, noise seed), rows of two signatures are never differenced."""
+
+HISTORY = pa.schema(
+    [
+        *_KEY,
+        ("step", pa.int64()),
+        ("attempt", pa.int64()),
+        *[(name, pa.float64()) for name in ("reward_mean", "reward_std")],
+        ("zero_spread_groups", pa.int64()),
+        *[(name, pa.float64()) for name in ("ratio_max_deviation", "clip_fraction", "grad_norm", "loss")],
+        *[(name, pa.float64()) for name in ("rollout_s", "update_s", "step_s")],
+        *[
+            (name, pa.int64())
+            for name in (
+                "backward_passes",
+                "forward_passes_grad",
+                "forward_passes_nograd",
+                "optimizer_steps",
+                "images",
+                "peak_memory_bytes",
+            )
+        ],
+        ("windows_exact", pa.int64()),
+        ("windows_approximate", pa.int64()),
+        ("backward_passes_expected", pa.int64()),
+        ("reward_parts", pa.string()),
+        ("noise_sha256", pa.string()),
+    ]
+)
+"""One row a training step; counts are global and per step, in sample-passes. `windows_*`: windows a trajectory;
+`reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal across arms."""
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path in the same folder that replaces `path` when the block ends well, else is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically: sorted keys, two spaces, no NaN."""
+    text = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON record.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError("cannot read a record", where=path, got=str(error), fix="make the file again") from error
+
+
+def table_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table in the schema's column order; a missing or unknown column is our own fault."""
+    rows = list(rows)
+    for row in rows:
+        assert set(row) == set(schema.names), set(row) ^ set(schema.names)
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table atomically, as parquet or CSV by the path's ending; CSV floats have 10 significant digits."""
+    with atomic_path(path) as temporary:
+        if path.suffix == ".parquet":
+            pq.write_table(table, temporary)
+        else:
+            pa_csv.write_csv(_ten_digits(table), temporary, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _ten_digits(table: pa.Table) -> pa.Table:
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_floating(column.type):
+            values = [None if value is None or value != value else f"{value:.10g}" for value in column.to_pylist()]
+            column = pa.array(values, pa.string())
+        columns[name] = column
+    return pa.table(columns)
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Read a parquet or CSV table and check its columns; columns beyond the schema are kept.
+
+    Raises:
+        InputError: the file is missing or truncated, or a column is missing or of another type.
+    """
+    try:
+        table = pq.read_table(path) if path.suffix == ".parquet" else pa_csv.read_csv(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            "cannot read a table", where=path, expected="a complete parquet or CSV file", got=_first_line(error),
+            fix="remove the file and make it again",
+        ) from error
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise InputError(
+            "a table lacks columns", where=path, expected=", ".join(schema.names), got="no " + ", ".join(missing)
+        )
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if name in schema.names:
+            try:
+                column = column.cast(schema.field(name).type)
+            except pa.ArrowInvalid as error:
+                raise InputError(
+                    "a column has the wrong type", where=f"{path}: {name}", expected=schema.field(name).type,
+                    got=_first_line(error),
+                ) from error
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_sha256(folder: Path, keep: Callable[[Path], bool] = lambda path: True) -> str:
+    """SHA-256 over the relative names and contents of a folder's files, in hex."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and keep(path)):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{file_sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def text_sha256(text: str) -> str:
+    """SHA-256 of a text in UTF-8, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_LOCKED = ("torch", "diffusers", "transformers", "open_clip_torch", "peft", "numpy", "scipy", "pillow", "pyarrow")
+
+
+def environment() -> dict[str, Any]:
+    """What this process runs on: interpreter, locked package versions and their hash, machine."""
+    versions = {name: metadata.version(name) for name in _LOCKED}
+    return {
+        "python": platform.python_version(),
+        "packages": versions,
+        "lock_sha256": text_sha256(json.dumps(versions, sort_keys=True)),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
