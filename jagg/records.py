@@ -30,10 +30,12 @@ SCORES = pa.schema(
         ("unit", pa.string()),
         ("scorer", pa.string()),
         ("signature", pa.string()),
+        ("environment", pa.string()),
     ]
 )
 """One row an image and metric. `value`: raw signed cosine; `scorer`: name@hash of its weights; `signature`: how the
-images were made (size, steps, guidance, batch, noise seed), rows of two signatures are never differenced."""
+images were made (size, steps, guidance, batch, noise seed, prompts); `environment`: lock hash of the scoring job.
+Rows that differ in one of these three are never differenced."""
 
 HISTORY = pa.schema(
     [
@@ -64,6 +66,82 @@ HISTORY = pa.schema(
 )
 """One row a training step; counts are global and per step, in sample-passes. `windows_*`: windows a trajectory;
 `reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal across arms."""
+
+
+BACKWARD_PASSES = pa.schema(
+    [
+        *_KEY,
+        *[
+            (name, pa.int64())
+            for name in (
+                "trajectories",
+                "trained_steps",
+                "windows_exact",
+                "windows_approximate",
+                "backward_passes",
+                "backward_passes_expected",
+            )
+        ],
+        *[(name, pa.float64()) for name in ("backward_passes_per_trajectory", "ratio_to_baseline")],
+        ("forward_passes", pa.int64()),
+        *[
+            (name, pa.float64())
+            for name in ("transformer_flops", "rollout_s", "update_s", "update_time_ratio", "step_time_ratio")
+        ],
+        ("note", pa.string()),
+    ]
+)
+"""One row a finished run, totals over its training: trajectories are images, windows are counted over all
+trajectories, times are in seconds. Ratios are this run over the reference arm's run of the same cell and seed."""
+
+PAIRED_DIFFERENCES = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("backbone", "algorithm", "metric", "role")],
+        ("step", pa.int64()),
+        *[(name, pa.string()) for name in ("arm", "reference")],
+        ("num_seeds", pa.int64()),
+        *[
+            (name, pa.float64())
+            for name in (
+                "mean_reference",
+                "mean_arm",
+                "difference",
+                "sd_difference",
+                "ci_low",
+                "ci_high",
+                "ci_level",
+            )
+        ],
+        ("ci_method", pa.string()),
+        *[
+            (name, pa.float64())
+            for name in (
+                "p_value",
+                "p_holm",
+                "sign_flip_p",
+                "sign_flip_floor",
+                "margin",
+                "p_noninferiority",
+                "p_equivalence",
+            )
+        ],
+        ("verdict", pa.string()),
+        ("smallest_detectable", pa.float64()),
+        ("seeds_needed", pa.int64()),
+        ("note", pa.string()),
+        ("sign_flip_arrangements", pa.int64()),
+        ("num_prompts", pa.int64()),
+        ("num_images", pa.int64()),
+        ("family_size", pa.int64()),
+    ]
+)
+"""One row a cell (or `pooled`), metric, checkpoint and arm; differences are arm minus reference in the metric's unit.
+`num_prompts` and `num_images` are those of one seed. `family_size`: tests that p_holm counts; empty outside the family.
+`seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
+true difference as large as the one seen."""
+
+RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()), ("note", pa.string())])
+"""One row a wanted run. `status`: complete, diverged or missing; only complete runs are averaged."""
 
 
 @contextmanager

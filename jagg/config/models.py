@@ -49,6 +49,11 @@ class Guidance(Section):
     )
     scale: float = Field(1.0, ge=0.0, description="Guidance scale (no unit); 1.0 means none for two_branch.")
 
+    @property
+    def evaluations_per_velocity(self) -> int:
+        """Transformer passes of one velocity: two under two-branch guidance with a scale above 1, else one."""
+        return 2 if self.kind == "two_branch" and self.scale > 1.0 else 1
+
 
 class Backbone(Section):
     """A diffusion transformer with its text encoders and autoencoder."""

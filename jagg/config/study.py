@@ -109,6 +109,7 @@ class Evaluation(Section):
 
     images_per_prompt: PositiveInt = Field(description="Images of each evaluation prompt.")
     sampling_steps: int = Field(ge=2, description="Denoising steps of the ODE sampler.")
+    shift: PositiveFloat = Field(3.0, description="Shift of the evaluation schedule (no unit).")
     batch_size: PositiveInt = Field(description="Images sampled at a time; part of the evaluation signature.")
     noise_seed: int = Field(1, ge=0, description="Seed of the evaluation noise; nothing was chosen on it.")
 

@@ -1,0 +1,1 @@
+"""Statistics of paired comparisons: intervals, tests, equivalence, multiplicity and power, as functions of arrays."""

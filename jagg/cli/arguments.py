@@ -1,0 +1,33 @@
+"""Arguments that several verbs share."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jagg.config import Study
+
+Config = Annotated[Path, typer.Argument(help="The study's YAML file.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="Folder that receives the result.", show_default=False)]
+
+
+def note(line: str) -> None:
+    """One line of progress, on stderr and at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def prepare_torch(study: Study) -> None:
+    """Set the threads of this job; must run before torch is imported.
+
+    Idle OpenMP threads spin and steal the other jobs' cores, so the count is fixed for the libraries too.
+    """
+    threads = str(study.resources.threads)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = threads
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    import torch
+
+    torch.set_num_threads(study.resources.threads)

@@ -1,0 +1,52 @@
+"""Verbs that make the study's models and prompts ready."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jagg.cli.arguments import Config, Out, note, prepare_torch
+from jagg.config import load_study
+from jagg.errors import InputError, unknown_name
+
+
+def prompts(config: Config, out: Out) -> None:
+    """Write the study's prompt sets, train.json and evaluation.json."""
+    from jagg.prompts import SPLITS, build_prompts, write_prompts
+
+    sets = build_prompts(load_study(config))
+    for split in SPLITS:
+        write_prompts(out / f"{split}.json", sets[split])
+        note(f"{out / split}.json: {len(sets[split])} prompts")
+
+
+def pretrain(
+    config: Config,
+    out: Out,
+    backbone: Annotated[str | None, typer.Option(help="Name of the backbone to build.", show_default=False)] = None,
+    scorer: Annotated[str | None, typer.Option(help="Metric whose scorer to build.", show_default=False)] = None,
+) -> None:
+    """Build one embedded model; for a hub or folder model, check that it is there and write a pointer."""
+    study = load_study(config)
+    if (backbone is None) == (scorer is None):
+        raise InputError("name one model", expected="--backbone or --scorer", got="both" if backbone else "neither")
+    kind, name, known = (
+        ("backbone", backbone, study.backbones) if backbone else ("metric", scorer, study.scorers)
+    )
+    if name not in known:
+        raise unknown_name(kind, str(name), known, where=config)
+    prepare_torch(study)
+    _build(study, kind, str(name), out)
+
+
+def _build(study: object, kind: str, name: str, out: Path) -> None:
+    from jagg.pretrain import pretrain_backbone, pretrain_scorer
+
+    if kind == "backbone":
+        record = pretrain_backbone(study.backbones[name], out, note=note)  # type: ignore[attr-defined]
+    else:
+        record = pretrain_scorer(study.scorers[name], out, note=note)  # type: ignore[attr-defined]
+    note(f"{out}: {record['label']}")
+
+
+VERBS = (prompts, pretrain)

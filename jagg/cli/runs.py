@@ -1,0 +1,38 @@
+"""Verbs that train."""
+
+from typing import Annotated
+
+import typer
+
+from jagg.cli.arguments import Config, Out, note, prepare_torch
+from jagg.config import load_study
+from jagg.keys import StudyPaths, checked_key
+
+
+def train(
+    config: Config,
+    backbone: Annotated[str, typer.Option(help="Name of a backbone of the study.", show_default=False)],
+    algorithm: Annotated[str, typer.Option(help="Name of an algorithm of the study.", show_default=False)],
+    arm: Annotated[str, typer.Option(help="Name of an arm of the study.", show_default=False)],
+    seed: Annotated[int, typer.Option(min=0, help="Training seed.", show_default=False)],
+    out: Out,
+) -> None:
+    """Train one run; an interrupted run continues from its own state."""
+    study = load_study(config)
+    key = checked_key(study, backbone, algorithm, arm, seed)
+    prepare_torch(study)
+    from jagg.train import train_run
+
+    paths = StudyPaths.of(study)
+    train_run(
+        study,
+        key,
+        backbone_folder=paths.backbone(backbone),
+        scorer_folders={metric: paths.scorer(metric) for metric in study.reward.weights},
+        prompts_path=paths.prompts("train"),
+        out=out,
+        note=note,
+    )
+
+
+VERBS = (train,)

@@ -1,0 +1,1 @@
+"""Evaluation of checkpoints: images on fixed prompts and fixed noise, and their scores."""

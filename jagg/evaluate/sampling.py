@@ -1,0 +1,126 @@
+"""From checkpoints to evaluation images, in lossless PNG."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jagg.config import Study
+from jagg.errors import InputError
+from jagg.keys import RunKey, RunPaths, StudyPaths, image_name
+from jagg.prompts import Prompt, prompts_sha256, read_prompts
+from jagg.records import environment, folder_sha256, read_json, write_json
+
+MANIFEST = "images.json"
+
+
+def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> str:
+    """How evaluation images are made; only rows of equal signature may be differenced or averaged."""
+    model, evaluation = study.backbones[backbone], study.evaluation
+    return " ".join(
+        (
+            f"{model.image_size}px",
+            f"steps={evaluation.sampling_steps}",
+            f"shift={evaluation.shift:g}",
+            f"guidance={model.guidance.kind}:{model.guidance.scale:g}",
+            f"batch={evaluation.batch_size}",
+            f"noise={evaluation.noise_seed}",
+            f"prompts={prompts_sha256(prompts)[:12]}",
+        )
+    )
+
+
+def sample_checkpoints(
+    study: Study, key: RunKey, run: RunPaths, outputs: dict[int, Path], note: Callable[[str], None]
+) -> None:
+    """Sample the evaluation images of some checkpoints of a run.
+
+    Args:
+        outputs: training step -> folder that receives its images and, last, `images.json`.
+        note: takes one line of progress.
+
+    Raises:
+        InputError: the run is not complete, or a checkpoint is missing.
+    """
+    record = read_json(run.manifest)
+    paths = StudyPaths.of(study)
+    prompts = read_prompts(paths.prompts("evaluation"))
+    signature = evaluation_signature(study, key.backbone, prompts)
+    lost = [step for step in outputs if not run.checkpoint(step).is_dir()]
+    if lost and record["status"] != "diverged":
+        have = sorted(path.name for path in (run.folder / "checkpoints").glob("step-*"))
+        raise InputError(
+            "the run has no such checkpoint",
+            where=run.folder,
+            expected="one of " + ", ".join(have),
+            got=", ".join(f"step-{step}" for step in lost),
+        )
+    sampler = None
+    for step, out in outputs.items():
+        manifest = {"key": key.row(), "step": step, "signature": signature, "run_status": record["status"]}
+        if step in lost:
+            _publish(out, manifest | {"images": 0}, {})
+            note(f"{key} step {step}: no checkpoint, the run diverged before it")
+            continue
+        sampler = sampler or _Sampler(study, key.backbone, paths, prompts)
+        checkpoint = run.checkpoint(step)
+        images = dict(sampler.images(checkpoint))
+        manifest |= {
+            "images": len(images),
+            "model": sampler.label,
+            "checkpoint_sha256": folder_sha256(checkpoint),
+            "environment": environment(),
+        }
+        _publish(out, manifest, images)
+        note(f"{key} step {step}: {len(images)} images")
+
+
+def _publish(out: Path, manifest: dict, images: dict) -> None:
+    """Write images beside the target and put the finished folder in place, manifest last."""
+    from PIL import Image
+
+    building = out.with_name(f".{out.name}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    for name, pixels in images.items():
+        Image.fromarray(pixels).save(building / name, optimize=False, compress_level=1)
+    shutil.rmtree(out, ignore_errors=True)
+    building.rename(out)
+    write_json(out / MANIFEST, manifest | {"images_sha256": folder_sha256(out, lambda path: path.suffix == ".png")})
+
+
+class _Sampler:
+    """One loaded backbone; start noise and text features are made once and serve every checkpoint."""
+
+    def __init__(self, study: Study, backbone: str, paths: StudyPaths, prompts: list[Prompt]) -> None:
+        import torch
+
+        from jagg.backbones import load_backbone
+        from jagg.flow import evaluation_noise, shifted_sigmas
+
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.backbone = load_backbone(study.backbones[backbone], paths.backbone(backbone), self.device)
+        self.label = self.backbone.label
+        evaluation = study.evaluation
+        self.batch_size = evaluation.batch_size
+        self.sigmas = shifted_sigmas(evaluation.sampling_steps, evaluation.shift)
+        self.places = [(p, i) for p in range(len(prompts)) for i in range(evaluation.images_per_prompt)]
+        self.names = [image_name(prompts[p].id, i) for p, i in self.places]
+        self.noise = torch.stack(
+            [
+                evaluation_noise(evaluation.noise_seed, prompts[p].id, i, self.backbone.latent_shape)
+                for p, i in self.places
+            ]
+        )
+        self.text = self.backbone.encode_prompts([prompt.text for prompt in prompts])
+
+    def images(self, checkpoint: Path) -> Iterator[tuple[str, object]]:
+        """(file name, uint8 pixels) of every evaluation image of one checkpoint."""
+        from jagg.flow import sample_ode
+        from jagg.train import load_checkpoint
+
+        load_checkpoint(self.backbone, checkpoint)
+        for start in range(0, len(self.places), self.batch_size):
+            chunk = slice(start, start + self.batch_size)
+            text = self.text[[prompt for prompt, _ in self.places[chunk]]]
+            latents = sample_ode(self.backbone, text, self.noise[chunk].to(self.device), self.sigmas)
+            yield from zip(self.names[chunk], self.backbone.decode(latents).cpu().numpy())

@@ -1,0 +1,95 @@
+"""From a scorer's configuration to a folder of files on this machine, with checked weights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jagg.config import EmbeddedScorer, FolderModel, HubModel, Scorer
+from jagg.errors import InputError
+from jagg.records import file_sha256, read_json
+
+MANIFEST = "scorer.json"
+
+
+def model_folder(config: Scorer, folder: Path, files: list[str]) -> Path:
+    """The folder that holds the model's files; `folder` is the scorer's own among the study's results.
+
+    Raises:
+        InputError: an embedded scorer is not built, a folder lacks the files, or the hub cannot be reached.
+    """
+    source = config.source
+    if isinstance(source, HubModel):
+        return hub_folder(source, files)
+    if isinstance(source, EmbeddedScorer) and not (folder / MANIFEST).is_file():
+        raise InputError(
+            "an embedded scorer is not built", where=folder / MANIFEST, fix="build it: jagg pretrain CONFIG --scorer M"
+        )
+    return Path(source.path) if isinstance(source, FolderModel) else folder
+
+
+def hub_folder(model: HubModel, files: list[str]) -> Path:
+    """The local snapshot of a hub repository's files (glob patterns), fetched if they are not in the cache.
+
+    Raises:
+        InputError: the files are neither in the cache nor to be had from the hub.
+    """
+    import httpx
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    wanted = {"repo_id": model.repo, "revision": model.revision, "allow_patterns": files}
+    try:
+        return Path(snapshot_download(**wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, httpx.HTTPError) as error:
+        raise InputError(
+            "a model on the hub cannot be had",
+            where=f"{model.repo} at revision {model.revision}",
+            expected=", ".join(files),
+            got=str(error).splitlines()[0],
+            fix="connect to the network (and log in where the repository asks for it), or fill the local cache first",
+        ) from error
+
+
+def checked_weights(config: Scorer, folder: Path, path: Path) -> str:
+    """SHA-256 of the weight file, equal to the one in the configuration and in the scorer's manifest, if any.
+
+    Raises:
+        InputError: the file is missing or has another hash.
+    """
+    if not path.is_file():
+        raise InputError("a scorer's weight file is missing", where=path, fix="complete the folder or build it again")
+    found = file_sha256(path)
+    recorded = read_json(folder / MANIFEST).get("weight_sha256") if (folder / MANIFEST).is_file() else None
+    for owner, expected in (("the configuration", config.weight_sha256), (str(folder / MANIFEST), recorded)):
+        if expected is not None and expected != found:
+            raise InputError(
+                "a scorer's weight file is not the expected one", where=path, expected=f"{expected} ({owner})",
+                got=found, fix="fetch or build the weights again, or correct the hash",
+            )
+    return found
+
+
+def scorer_name(config: Scorer, model: str, image_size: int, weight_sha256: str) -> str:
+    """model-resolution@hash; small models say that they are embedded ones."""
+    kind = "embedded-" if isinstance(config.source, EmbeddedScorer) else ""
+    return f"{kind}{model}-{image_size}@{weight_sha256[:12]}"
+
+
+def source_model(config: Scorer) -> str:
+    """The model's name as its source gives it: the repository, the folder, or the family of an embedded one."""
+    source = config.source
+    if isinstance(source, HubModel):
+        return source.repo.rpartition("/")[2].lower()
+    return Path(source.path).resolve().name.lower() if isinstance(source, FolderModel) else config.family
+
+
+def read_model_json(path: Path) -> Any:
+    """A JSON file of a model folder.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError("cannot read a model's configuration", where=path, got=str(error)) from error

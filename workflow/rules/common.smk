@@ -1,0 +1,62 @@
+import os
+import sys
+
+from jagg.config import canonical_json, load_study
+from jagg.identity import stage_identity, train_identity
+from jagg.keys import RunKey, StudyPaths, run_keys
+
+# A job finds the `jagg` of the interpreter that runs the workflow, whether or not its environment is activated.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+
+config.setdefault("study", "configs/small.yaml")
+STUDY = load_study(config["study"])
+PATHS = StudyPaths.of(STUDY)
+ROOT = PATHS.root.as_posix()
+RUN = f"{ROOT}/runs/{{backbone}}/{{algorithm}}/{{arm}}/seed-{{seed}}"
+RUN_LOG = "{backbone}.{algorithm}.{arm}.seed-{seed}"
+KEYS = list(run_keys(STUDY))
+CHECKPOINTS = STUDY.training.checkpoints
+
+
+def key_of(wildcards):
+    return RunKey(wildcards.backbone, wildcards.algorithm, wildcards.arm, int(wildcards.seed))
+
+
+def identity_of_run(wildcards):
+    return train_identity(STUDY, key_of(wildcards))
+
+
+def identity_of_backbone(wildcards):
+    return stage_identity(STUDY, "backbone", wildcards.backbone)
+
+
+def identity_of_scorer(wildcards):
+    return stage_identity(STUDY, "scorer", wildcards.metric)
+
+
+def identity_of_sampling(wildcards):
+    return stage_identity(STUDY, "sample", wildcards.backbone)
+
+
+def step_options():
+    return " ".join(f"--step {step}" for step in CHECKPOINTS)
+
+
+def scores_of_study(wildcards):
+    return [PATHS.run(key).scores(step).as_posix() for key in KEYS for step in CHECKPOINTS]
+
+
+def runs_of_study(wildcards):
+    return [PATHS.run(key).manifest.as_posix() for key in KEYS]
+
+
+def histories_of_study(wildcards):
+    return [PATHS.run(key).history.as_posix() for key in KEYS]
+
+
+wildcard_constraints:
+    backbone="[A-Za-z0-9_-]+",
+    algorithm="[A-Za-z0-9_-]+",
+    arm="[A-Za-z0-9_-]+",
+    metric="[A-Za-z0-9_-]+",
+    seed=r"\d+",
