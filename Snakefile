@@ -11,7 +11,7 @@ include: "workflow/rules/results.smk"
 
 
 rule all:
+    default_target: True
     input:
         f"{ROOT}/report.html",
         f"{ROOT}/tracking.json",
-    default_target: True

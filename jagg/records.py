@@ -219,10 +219,13 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         InputError: the file is missing or truncated, or a column is missing or of another type.
     """
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pa_csv.read_csv(path)
+        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, schema)
     except (OSError, pa.ArrowException) as error:
         raise InputError(
-            "cannot read a table", where=path, expected="a complete parquet or CSV file", got=_first_line(error),
+            "cannot read a table",
+            where=path,
+            expected="a complete parquet or CSV file",
+            got=_first_line(error),
             fix="remove the file and make it again",
         ) from error
     missing = [name for name in schema.names if name not in table.column_names]
@@ -238,11 +241,19 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
                 column = column.cast(schema.field(name).type)
             except pa.ArrowInvalid as error:
                 raise InputError(
-                    "a column has the wrong type", where=f"{path}: {name}", expected=schema.field(name).type,
+                    "a column has the wrong type",
+                    where=f"{path}: {name}",
+                    expected=schema.field(name).type,
                     got=_first_line(error),
                 ) from error
         columns[name] = column
     return pa.table(columns)
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    """Texts stay texts: a prompt id 007 is not the number 7."""
+    texts = {field.name: field.type for field in schema if pa.types.is_string(field.type)}
+    return pa_csv.read_csv(path, convert_options=pa_csv.ConvertOptions(column_types=texts))
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """What the rest of the harness asks of a backbone."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ class TextFeatures:
         return len(next(iter(self.tensors.values())))
 
 
+@runtime_checkable
 class Backbone(Protocol):
     """A flow-matching transformer with its text encoders and autoencoder.
 

@@ -1,4 +1,4 @@
-"""Running Snakemake on a study: one driver at a time for a study, and locks of dead drivers are lifted."""
+"""Running Snakemake on a study: one driver at a time for a study."""
 
 import json
 import os
@@ -32,8 +32,8 @@ def snakemake(config: Path, cores: int, arguments: list[str]) -> int:
 
 
 @contextmanager
-def driving(study: Study) -> Iterator[None]:
-    """Hold the study: a second live driver is refused; what a dead one left locked is unlocked.
+def driving(study: Study) -> Iterator[bool]:
+    """Hold the study; yields whether Snakemake's locks here are those of a dead driver, to be lifted with --unlock.
 
     Raises:
         InputError: another driver of this study is alive, or this is not the project's folder.
@@ -52,13 +52,11 @@ def driving(study: Study) -> Iterator[None]:
             got=f"process {record['pid']} on {record['host']}",
             fix="wait for it or stop it",
         )
-    if not alive and _LOCKS.is_dir() and any(_LOCKS.iterdir()):
-        # Snakemake's locks lie in this folder whichever study they belong to; no driver is left, so none is needed.
-        for lock in _LOCKS.iterdir():
-            lock.unlink()
+    # The locks lie in this folder whichever study they belong to: they are stale only when no driver is left.
+    stale = not alive and _LOCKS.is_dir() and any(_LOCKS.iterdir())
     write_json(own, {"host": socket.gethostname(), "pid": os.getpid()})
     try:
-        yield
+        yield stale
     finally:
         own.unlink(missing_ok=True)
 

@@ -32,4 +32,13 @@ def doctor(
     note("nothing is missing")
 
 
-VERBS = (passes, doctor)
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of every key instead.")] = False,
+) -> None:
+    """Print the JSON schema of a study file (for editors)."""
+    from jagg.config.schema import key_reference, study_schema
+
+    typer.echo(key_reference() if markdown else study_schema(), nl=False)
+
+
+VERBS = (passes, doctor, schema)

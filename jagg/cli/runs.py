@@ -21,7 +21,7 @@ def train(
     study = load_study(config)
     key = checked_key(study, backbone, algorithm, arm, seed)
     prepare_torch(study)
-    from jagg.train import train_run
+    from jagg.train.loop import train_run
 
     paths = StudyPaths.of(study)
     train_run(

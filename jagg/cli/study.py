@@ -25,7 +25,10 @@ def run(
 ) -> None:
     """Run the study; finishes what is missing and repeats nothing. Snakemake's own options follow after `--`."""
     study = load_study(config)
-    with driving(study):
+    with driving(study) as stale_locks:
+        if stale_locks:
+            note("lifting the locks of a run that was killed")
+            snakemake(config, cores, ["--unlock"])
         status = snakemake(config, cores, context.args)
     if status:
         note(f"jagg: the study is not complete; logs are in {StudyPaths.of(study).root / 'logs'}")

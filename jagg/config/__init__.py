@@ -1,7 +1,7 @@
 """Configuration of a study: frozen pydantic models, one YAML loader, one JSON schema."""
 
 from jagg.config.base import resolve
-from jagg.config.loader import canonical_json, load_study, study_schema
+from jagg.config.loader import canonical_json, load_study
 from jagg.config.methods import Algorithm, Arm, DanceGRPO, FlowGRPOFast, Routing
 from jagg.config.models import (
     Backbone,
@@ -55,5 +55,4 @@ __all__ = [
     "canonical_json",
     "load_study",
     "resolve",
-    "study_schema",
 ]

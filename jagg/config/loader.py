@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,14 @@ def load_study(path: str | Path) -> Study:
     """
     path = Path(path)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_UniqueKeyLoader)
     except OSError as error:
         raise InputError("cannot read the study's configuration", where=path, got=error.strerror) from error
     except UnicodeDecodeError as error:
         raise InputError("configuration is not a text file", where=path, expected="UTF-8", got=str(error)) from error
-    except yaml.YAMLError as error:
-        raise InputError("configuration is not valid YAML", where=path, got=str(error).replace("\n", " ")) from error
+    except (yaml.YAMLError, json.JSONDecodeError) as error:
+        raise InputError("configuration is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")) from error
     if not isinstance(content, dict):
         raise InputError(
             "configuration is not a mapping", where=path, expected="key: value lines", got=type(content).__name__
@@ -58,12 +61,17 @@ def load_study(path: str | Path) -> Study:
 def _describe(item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(item["loc"][-1]), sorted(_all_keys(Study)), n=1)
-        return f"{key}: unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+        return f"{key}: unknown key" + _suggestion(str(item["loc"][-1]), _all_keys(Study))
     message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error" or item["type"] == "missing":
+    if item["type"] in ("value_error", "missing"):
         return f"{key}: {message}"
-    return f"{key}: {message}, got {item['input']!r}"
+    choices = re.findall(r"'([^']+)'", item["ctx"]["expected"]) if item["type"] == "literal_error" else []
+    return f"{key}: {message}, got {item['input']!r}" + _suggestion(str(item["input"]), choices)
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _all_keys(model: type[BaseModel]) -> set[str]:
@@ -79,7 +87,3 @@ def canonical_json(value: BaseModel | dict) -> str:
     content = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
-
-def study_schema() -> str:
-    """The JSON schema of a study file, as text; `workflow/schemas/study.schema.json` is kept equal to it."""
-    return json.dumps(Study.model_json_schema(), indent=2, sort_keys=True) + "\n"

@@ -70,7 +70,7 @@ class Routing(Section):
 class Arm(Section):
     """One method under comparison: estimator + routing + schedule."""
 
-    estimator: str = Field(description="Name of the gradient estimator: exact, jagg, endpoint_only.")
+    estimator: Literal["exact", "jagg", "endpoint_only"] = Field(description="Gradient estimator (math.md 3).")
     routing: Routing = Routing()
     schedule: Literal["native"] = Field("native", description="Where the graphs come from (math.md 4).")
 

@@ -116,7 +116,7 @@ class _Sampler:
     def images(self, checkpoint: Path) -> Iterator[tuple[str, object]]:
         """(file name, uint8 pixels) of every evaluation image of one checkpoint."""
         from jagg.flow import sample_ode
-        from jagg.train import load_checkpoint
+        from jagg.train.checkpoint import load_checkpoint
 
         load_checkpoint(self.backbone, checkpoint)
         for start in range(0, len(self.places), self.batch_size):

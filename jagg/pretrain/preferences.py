@@ -65,11 +65,11 @@ def preference_loss(
 
 
 def preference_step_loss(
-    scorer: CosineScorer, rng: np.random.Generator, batch_size: int, image_size: int
+    scorer: CosineScorer, rng: np.random.Generator, batch_size: int
 ) -> Float[Tensor, ""]:
     """Preferences of one batch (half matching, half quality) plus the contrastive loss of its better images."""
     half = batch_size // 2
-    parts = matching_pairs(half, rng, image_size), quality_pairs(batch_size - half, rng, image_size)
+    parts = matching_pairs(half, rng, scorer.image_size), quality_pairs(batch_size - half, rng, scorer.image_size)
     texts = [text for part in parts for text in part.texts]
     all_images = np.concatenate([*(part.better for part in parts), *(part.worse for part in parts)])
     # one pass over both halves: batch statistics must not tell better from worse

@@ -57,8 +57,10 @@ def load_scorer(config: ScorerConfig, folder: Path, device: str = "cpu") -> Scor
         InputError: unknown family, missing or damaged weights, a hub that cannot be reached, a warning while loading.
     """
     from jagg.scorers.cosine import warnings_are_errors
+    from jagg.scorers.sources import check_built
 
     loader = scorer_loader(config.family)
+    check_built(config, Path(folder))
     with warnings_are_errors(f"scorer family {config.family}"):
         return loader(config, Path(folder), device)
 

@@ -11,7 +11,7 @@ from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 from jagg.config import Scorer
 from jagg.errors import InputError
 from jagg.scorers.cosine import CosineScorer, Images
-from jagg.scorers.sources import checked_weights, hub_folder, model_folder, scorer_name, source_model
+from jagg.scorers.sources import checked_weights, hub_folder, model_folder, scorer_label, source_model
 
 WEIGHTS = "model.safetensors"
 PROCESSOR_FILES = ["preprocessor_config.json", "processor_config.json", "tokenizer*", "vocab.json", "merges.txt",
@@ -26,17 +26,14 @@ class CLIPScorer(CosineScorer):
     def __init__(
         self,
         *,
-        name: str,
-        model: CLIPModel,
         tokenizer: CLIPTokenizer,
         image_processor: CLIPImageProcessorPil,
-        batch_size: int,
-        device: str,
+        **shared: Any,
     ) -> None:
-        super().__init__(name=name, model=model, batch_size=batch_size, device=device)
+        super().__init__(**shared)
         self._tokenizer = tokenizer
         self._image_processor = image_processor
-        self._max_tokens = model.config.text_config.max_position_embeddings
+        self._max_tokens = self.model.config.text_config.max_position_embeddings
 
     def pixels(self, images: Images) -> Float[Tensor, "batch 3 size size"]:
         return self._image_processor(list(images), return_tensors="pt")["pixel_values"]
@@ -89,11 +86,14 @@ def load(config: Scorer, folder: Path, device: str) -> CLIPScorer:
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError("a CLIP model does not load", where=source, got=str(error)[:300]) from error
     _check_filled(source, report)
+    image_size = model.config.vision_config.image_size
     return CLIPScorer(
-        name=scorer_name(config, source_model(config), model.config.vision_config.image_size, weight_sha256),
-        model=model,
         tokenizer=tokenizer,
         image_processor=image_processor,
+        label=scorer_label(config, source_model(config), image_size),
+        weight_sha256=weight_sha256,
+        image_size=image_size,
+        model=model,
         batch_size=config.batch_size,
         device=device,
     )

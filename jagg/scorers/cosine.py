@@ -25,8 +25,13 @@ class CosineScorer(ABC):
 
     unit = "cosine"
 
-    def __init__(self, *, name: str, model: nn.Module, batch_size: int, device: str) -> None:
-        self.name = name
+    def __init__(
+        self, *, label: str, weight_sha256: str, image_size: int, model: nn.Module, batch_size: int, device: str
+    ) -> None:
+        self.name = f"{label}@{weight_sha256[:12]}"
+        self.weight_sha256 = weight_sha256
+        self.image_size = image_size
+        """Height and width of the model's input, in pixels."""
         self.model = model.to(device).eval()
         self.batch_size = batch_size
         self.device = device

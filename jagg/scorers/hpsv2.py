@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from jagg.config import Scorer
 from jagg.errors import InputError
 from jagg.scorers.cosine import CosineScorer, Images
-from jagg.scorers.sources import checked_weights, model_folder, scorer_name
+from jagg.scorers.sources import checked_weights, model_folder, scorer_label
 
 CHECKPOINTS = {"v2.0": "HPS_v2_compressed.pt", "v2.1": "HPS_v2.1_compressed.pt"}
 ARCHITECTURE = "ViT-H-14"
@@ -31,12 +31,12 @@ class HPSv2(CosineScorer):
     the whole process, so it is not used; tests hold that both give the same score.
     """
 
-    def __init__(self, *, name: str, model: nn.Module, tokenizer: Any, batch_size: int, device: str) -> None:
-        super().__init__(name=name, model=model, batch_size=batch_size, device=device)
+    def __init__(self, *, tokenizer: Any, **shared: Any) -> None:
+        super().__init__(**shared)
         self._tokenizer = tokenizer
         # the authors scale the longer edge and pad, where open_clip scales the shorter one and crops
         self._transform = image_transform_v2(
-            PreprocessCfg(size=image_size(model), resize_mode="longest"), is_train=False
+            PreprocessCfg(size=self.image_size, resize_mode="longest"), is_train=False
         )
 
     def pixels(self, images: Images) -> Float[Tensor, "batch 3 size size"]:
@@ -74,11 +74,14 @@ def load(config: Scorer, folder: Path, device: str) -> HPSv2:
         raise InputError(
             "HPSv2 weights do not load", where=weights, expected=f"a state_dict of {architecture}", got=str(error)[:300]
         ) from error
-    label = ARCHITECTURE.lower() if architecture == ARCHITECTURE else "rn"
+    image_size = int(np.max(model.visual.image_size))
+    model_name = f"hps{config.version}" + (f"-{ARCHITECTURE.lower()}" if architecture == ARCHITECTURE else "")
     return HPSv2(
-        name=scorer_name(config, f"hps{config.version}-{label}", image_size(model), weight_sha256),
-        model=model,
         tokenizer=tokenizer_of(source),
+        label=scorer_label(config, model_name, image_size),
+        weight_sha256=weight_sha256,
+        image_size=image_size,
+        model=model,
         batch_size=config.batch_size,
         device=device,
     )
@@ -93,8 +96,3 @@ def tokenizer_of(folder: Path) -> Any:
     """open_clip's CLIP tokenizer, with the folder's own merges where it has some."""
     merges = {"bpe_path": str(folder / MERGES_FILE)} if (folder / MERGES_FILE).is_file() else {}
     return open_clip.get_tokenizer(architecture_of(folder), **merges)
-
-
-def image_size(model: nn.Module) -> int:
-    """Height and width of the model's input, in pixels."""
-    return int(np.max(model.visual.image_size))

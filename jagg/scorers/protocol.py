@@ -1,11 +1,12 @@
 """What the rest of the harness asks of a scorer."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """An image-text scorer whose value is the raw signed cosine of the two embeddings."""
 

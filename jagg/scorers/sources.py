@@ -1,8 +1,6 @@
 """From a scorer's configuration to a folder of files on this machine, with checked weights."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from jagg.config import EmbeddedScorer, FolderModel, HubModel, Scorer
 from jagg.errors import InputError
@@ -15,16 +13,37 @@ def model_folder(config: Scorer, folder: Path, files: list[str]) -> Path:
     """The folder that holds the model's files; `folder` is the scorer's own among the study's results.
 
     Raises:
-        InputError: an embedded scorer is not built, a folder lacks the files, or the hub cannot be reached.
+        InputError: the hub cannot be reached.
     """
     source = config.source
     if isinstance(source, HubModel):
         return hub_folder(source, files)
-    if isinstance(source, EmbeddedScorer) and not (folder / MANIFEST).is_file():
-        raise InputError(
-            "an embedded scorer is not built", where=folder / MANIFEST, fix="build it: jagg pretrain CONFIG --scorer M"
-        )
     return Path(source.path) if isinstance(source, FolderModel) else folder
+
+
+def check_built(config: Scorer, folder: Path) -> None:
+    """Check that a scorer folder's manifest, which is written last, is there and was made from this configuration.
+
+    A full-size scorer works without a folder of its own.
+
+    Raises:
+        InputError: an embedded scorer is not built, or the folder was made from another source.
+    """
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        if isinstance(config.source, EmbeddedScorer):
+            raise InputError(
+                "an embedded scorer is not built", where=manifest, fix="build it: jagg pretrain CONFIG --scorer METRIC"
+            )
+        return
+    wanted = {"family": config.family, "source": config.source.model_dump(mode="json")}
+    record = read_json(manifest)
+    found = {key: record.get(key) for key in wanted} if isinstance(record, dict) else record
+    if found != wanted:
+        raise InputError(
+            "a scorer was built from another configuration", where=manifest, expected=wanted, got=found,
+            fix="remove the folder and run jagg pretrain again",
+        )
 
 
 def hub_folder(model: HubModel, files: list[str]) -> Path:
@@ -69,10 +88,10 @@ def checked_weights(config: Scorer, folder: Path, path: Path) -> str:
     return found
 
 
-def scorer_name(config: Scorer, model: str, image_size: int, weight_sha256: str) -> str:
-    """model-resolution@hash; small models say that they are embedded ones."""
+def scorer_label(config: Scorer, model: str, image_size: int) -> str:
+    """model-resolution; small models say that they are embedded ones."""
     kind = "embedded-" if isinstance(config.source, EmbeddedScorer) else ""
-    return f"{kind}{model}-{image_size}@{weight_sha256[:12]}"
+    return f"{kind}{model}-{image_size}"
 
 
 def source_model(config: Scorer) -> str:
@@ -81,15 +100,3 @@ def source_model(config: Scorer) -> str:
     if isinstance(source, HubModel):
         return source.repo.rpartition("/")[2].lower()
     return Path(source.path).resolve().name.lower() if isinstance(source, FolderModel) else config.family
-
-
-def read_model_json(path: Path) -> Any:
-    """A JSON file of a model folder.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError("cannot read a model's configuration", where=path, got=str(error)) from error

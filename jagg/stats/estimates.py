@@ -61,7 +61,13 @@ def paired_t(differences: Seeds, level: float = 0.95, resolution: float = 0.0) -
 
 
 def t_interval(
-    mean: float, standard_error: float, df: float, level: float, *, sd: float | None = None, method: str = Estimate.method
+    mean: float,
+    standard_error: float,
+    df: float,
+    level: float,
+    *,
+    sd: float | None = None,
+    method: str = Estimate.method,
 ) -> Estimate:
     """Interval and two-sided p of an estimate whose standardised error is t with `df` degrees of freedom."""
     half = float(stats.t.ppf(0.5 + level / 2, df)) * standard_error
@@ -97,7 +103,7 @@ def mean_over_cells(cells: list[Estimate], level: float = 0.95) -> Estimate:
     if not all(cell.estimable for cell in cells):
         return Estimate(mean, method=method, reason="a cell is not estimable")
     errors = np.array([cell.standard_error for cell in cells]) / len(cells)
-    sd = float(np.sqrt(np.square([cell.sd for cell in cells]).sum())) / len(cells)
+    sd = float(np.linalg.norm(np.array([cell.sd for cell in cells], float))) / len(cells)
     df = satterthwaite(errors**2, np.array([cell.df for cell in cells]))
     return t_interval(float(np.mean(means)), math.sqrt((errors**2).sum()), df, level, sd=sd, method=method)  # type: ignore[arg-type]
 

@@ -1,5 +1,6 @@
 """Correction of several tests that make one family."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -16,7 +17,7 @@ def holm(p_values: Sequence[float | None], family_size: int | None = None) -> li
     size = len(p_values) if family_size is None else family_size
     if size < len(p_values):
         raise ValueError(f"family_size: expected at least {len(p_values)}, the tests given, got {size}")
-    known = [(p, place) for place, p in enumerate(p_values) if p is not None and p == p]
+    known = [(p, place) for place, p in enumerate(p_values) if p is not None and not math.isnan(p)]
     if any(not 0 <= p <= 1 for p, _ in known):
         raise ValueError(f"p_values: expected values in [0, 1], got {list(p_values)}")
     corrected: list[float | None] = [None] * len(p_values)

@@ -1,0 +1,1 @@
+"""GRPO training: the loop, the pass ledger, checkpoints, and continuation after interruption."""

@@ -6,7 +6,9 @@ from jagg.identity import stage_identity, train_identity
 from jagg.keys import RunKey, StudyPaths, run_keys
 
 # A job finds the `jagg` of the interpreter that runs the workflow, whether or not its environment is activated.
-os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+os.environ.update(
+    PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
+)
 
 config.setdefault("study", "configs/small.yaml")
 STUDY = load_study(config["study"])
@@ -19,7 +21,9 @@ CHECKPOINTS = STUDY.training.checkpoints
 
 
 def key_of(wildcards):
-    return RunKey(wildcards.backbone, wildcards.algorithm, wildcards.arm, int(wildcards.seed))
+    return RunKey(
+        wildcards.backbone, wildcards.algorithm, wildcards.arm, int(wildcards.seed)
+    )
 
 
 def identity_of_run(wildcards):
@@ -43,7 +47,9 @@ def step_options():
 
 
 def scores_of_study(wildcards):
-    return [PATHS.run(key).scores(step).as_posix() for key in KEYS for step in CHECKPOINTS]
+    return [
+        PATHS.run(key).scores(step).as_posix() for key in KEYS for step in CHECKPOINTS
+    ]
 
 
 def runs_of_study(wildcards):

@@ -1,5 +1,6 @@
 rule tables:
     input:
+        study=f"{ROOT}/study.json",
         scores=scores_of_study,
         histories=histories_of_study,
         runs=runs_of_study,
@@ -8,20 +9,19 @@ rule tables:
         history=f"{ROOT}/tables/history.parquet",
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
-        study=f"{ROOT}/study.json",
-    params:
-        identity=stage_identity(STUDY, "tables"),
     log:
         f"{ROOT}/logs/tables.log",
     benchmark:
         f"{ROOT}/benchmarks/tables.tsv"
+    conda:
+        "../../envs/jagg.yaml"
     resources:
         mem_mb=4000,
         runtime=60,
-    conda:
-        "../../envs/jagg.yaml"
+    params:
+        identity=stage_identity(STUDY, "tables"),
     shell:
-        "jagg tables {config[study]:q} > {log} 2>&1"
+        "jagg tables {input.study} > {log} 2>&1"
 
 
 rule report:
@@ -33,19 +33,19 @@ rule report:
         study=f"{ROOT}/study.json",
     output:
         f"{ROOT}/report.html",
-    params:
-        identity=stage_identity(STUDY, "report"),
     log:
         f"{ROOT}/logs/report.log",
     benchmark:
         f"{ROOT}/benchmarks/report.tsv"
+    conda:
+        "../../envs/jagg.yaml"
     resources:
         mem_mb=4000,
         runtime=60,
-    conda:
-        "../../envs/jagg.yaml"
+    params:
+        identity=stage_identity(STUDY, "report"),
     shell:
-        "jagg report {config[study]:q} > {log} 2>&1"
+        "jagg report {input.study} > {log} 2>&1"
 
 
 # One serial writer: training never talks to MLflow, files are the truth and the store is a view of them.
@@ -55,16 +55,16 @@ rule track:
         study=f"{ROOT}/study.json",
     output:
         f"{ROOT}/tracking.json",
-    params:
-        identity=stage_identity(STUDY, "track"),
     log:
         f"{ROOT}/logs/track.log",
     benchmark:
         f"{ROOT}/benchmarks/track.tsv"
+    conda:
+        "../../envs/jagg.yaml"
     resources:
         mem_mb=4000,
         runtime=60,
-    conda:
-        "../../envs/jagg.yaml"
+    params:
+        identity=stage_identity(STUDY, "track"),
     shell:
-        "jagg track {config[study]:q} > {log} 2>&1"
+        "jagg track {input.study} > {log} 2>&1"

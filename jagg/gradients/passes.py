@@ -1,0 +1,98 @@
+"""Closed forms: passes of a trajectory, from the configuration alone (math.md 3 and 4)."""
+
+import math
+from dataclasses import dataclass, fields
+
+from jagg import config as configuration
+from jagg.algorithms import plans
+from jagg.flow.schedule import TransitionPlan
+from jagg.gradients.estimators import estimator_of
+from jagg.gradients.routing import is_exact, route
+from jagg.gradients.schedules import schedule_of
+from jagg.gradients.schedules.protocol import Schedule
+from jagg.gradients.window import Estimator
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Of one trajectory, in passes of one sample through the transformer; fractions are expectations."""
+
+    windows_exact: float
+    windows_approximate: float
+    backward_passes: float
+    forward_passes_grad: float
+    forward_passes_nograd: float
+    """The rollout's forwards included."""
+
+
+def plan_passes(
+    plan: TransitionPlan,
+    estimator: Estimator,
+    schedule: Schedule,
+    jagg_frac: float,
+    evaluations_per_velocity: int = 1,
+) -> Passes:
+    """Passes of a trajectory under one plan."""
+    routed = [
+        (route(estimator, window[0], len(window), plan.sampling_steps, jagg_frac), len(window))
+        for window in plan.windows
+    ]
+    nodes = [chosen.expected_nodes(length) for chosen, length in routed]
+    forwards = [schedule.window_forwards(count, length) for count, (_, length) in zip(nodes, routed)]
+    exact = sum(is_exact(chosen) for chosen, _ in routed)
+    return Passes(
+        windows_exact=float(exact),
+        windows_approximate=float(len(routed) - exact),
+        backward_passes=evaluations_per_velocity * math.fsum(nodes),
+        forward_passes_grad=evaluations_per_velocity * math.fsum(forward.with_grad for forward in forwards),
+        forward_passes_nograd=evaluations_per_velocity
+        * (plan.sampling_steps + math.fsum(forward.without_grad for forward in forwards)),
+    )
+
+
+def expected_passes(
+    algorithm: configuration.Algorithm,
+    arm: configuration.Arm,
+    algorithm_name: str,
+    evaluations_per_velocity: int = 1,
+) -> Passes:
+    """Expected passes of a trajectory of an arm: the mean over the algorithm's equally likely plans.
+
+    Raises:
+        InputError: unknown algorithm family, estimator or schedule.
+    """
+    estimator, schedule = estimator_of(arm.estimator), schedule_of(arm.schedule)
+    jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
+    each = [
+        plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in plans(algorithm)
+    ]
+    return Passes(**{f.name: sum(getattr(passes, f.name) for passes in each) / len(each) for f in fields(Passes)})
+
+
+def passes_table(study: configuration.Study) -> str:
+    """Expected passes of a trajectory for every backbone, algorithm and arm of a study, as text."""
+    header = ("backbone", "algorithm", "arm", "windows", "approximate", "backward", "forward", "ratio")
+    rows = [header]
+    for backbone, model in study.backbones.items():
+        evaluations = model.guidance.evaluations_per_velocity
+        for name, algorithm in study.algorithms.items():
+            each = {arm: expected_passes(algorithm, of, name, evaluations) for arm, of in study.arms.items()}
+            reference = each[study.comparison.reference].backward_passes
+            rows += [(backbone, name, arm, *_cells(passes, reference)) for arm, passes in each.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    lines = [
+        "  ".join(f"{cell:<{width}}" if i < 3 else f"{cell:>{width}}" for i, (cell, width) in enumerate(zip(row, widths)))
+        for row in rows
+    ]
+    return "\n".join([*lines, "", f"ratio: backward passes of {study.comparison.reference} over the arm's"])
+
+
+def _cells(passes: Passes, reference: float) -> tuple[str, ...]:
+    numbers = (
+        passes.windows_exact + passes.windows_approximate,
+        passes.windows_approximate,
+        passes.backward_passes,
+        passes.forward_passes_grad + passes.forward_passes_nograd,
+        reference / passes.backward_passes,
+    )
+    return tuple(f"{number:.4g}" for number in numbers)

@@ -1,0 +1,206 @@
+"""From the files of finished runs to the study's tables."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jagg.config import Study
+from jagg.errors import InputError
+from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
+from jagg.records import (
+    BACKWARD_PASSES,
+    HISTORY,
+    PAIRED_DIFFERENCES,
+    RUNS,
+    SCORES,
+    read_json,
+    read_table,
+    table_of,
+    write_json,
+    write_table,
+)
+from jagg.stats.compare import compare
+
+COMPLETE, DIVERGED, MISSING = "complete", "diverged", "missing"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the files of one wanted run say; `history` holds each training step once, the last attempt's."""
+
+    key: RunKey
+    status: str
+    history: pa.Table
+    scores: pa.Table
+    lost_steps: int = 0
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The run's row of the runs table."""
+        notes = [f"training steps made twice after interruptions: {self.lost_steps}"] if self.lost_steps else []
+        if self.status != COMPLETE:
+            notes.insert(0, "not averaged")
+        return {
+            **self.key.row(),
+            "status": self.status,
+            "trained_steps": len(self.history),
+            "note": "; ".join(notes),
+        }
+
+
+def aggregate(study: Study, paths: StudyPaths) -> None:
+    """Write scores.parquet, history.parquet, paired_differences.csv, backward_passes.csv, runs.csv and study.json.
+
+    Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
+
+    Raises:
+        InputError: a file of a finished run is missing, truncated or of another run, or scores cannot be compared.
+    """
+    runs = [read_run(study, key, paths.run(key)) for key in run_keys(study)]
+    complete = [run for run in runs if run.status == COMPLETE]
+    if not complete:
+        raise InputError("no run of the study is complete", where=paths.root / "runs", expected="run.json files")
+    scores = pa.concat_tables([run.scores for run in complete])
+    tables = {
+        "scores.parquet": scores,
+        "history.parquet": pa.concat_tables([run.history for run in runs]),
+        "paired_differences.csv": paired_differences(study, scores),
+        "backward_passes.csv": backward_passes(complete, study.comparison.reference),
+        "runs.csv": table_of([run.row for run in runs], RUNS),
+    }
+    for name, table in tables.items():
+        write_table(paths.table(name), table)
+    write_json(paths.config, study.model_dump(mode="json"))
+
+
+def paired_differences(study: Study, scores: pa.Table) -> pa.Table:
+    """Every arm that has scores against the study's reference; empty where there is nothing to compare."""
+    present = set(scores.column("arm").unique().to_pylist())
+    arms = [arm for arm in study.arms if arm in present - {study.comparison.reference}]
+    if not arms or study.comparison.reference not in present:
+        return table_of([], PAIRED_DIFFERENCES)
+    return compare(
+        scores,
+        reference=study.comparison.reference,
+        arms=arms,
+        level=study.comparison.ci_level,
+        margins=study.comparison.margins,
+        optimised_metrics=list(study.reward.weights),
+    )
+
+
+def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
+    """The files of one wanted run.
+
+    Raises:
+        InputError: a file that its record promises is missing, truncated or of another run.
+    """
+    if not run.manifest.exists():
+        return Run(key, MISSING, table_of([], HISTORY), table_of([], SCORES))
+    status = DIVERGED if read_json(run.manifest)["status"] == DIVERGED else COMPLETE
+    attempts = read_table(run.history, HISTORY).select(HISTORY.names)
+    _check_key(attempts, key, run.history)
+    history = last_attempts(attempts)
+    scores = table_of([], SCORES)
+    if status == COMPLETE:
+        tables = [_read_scores(study, key, run, step) for step in study.training.checkpoints]
+        scores = pa.concat_tables(tables)
+    return Run(key, status, history, scores, len(attempts) - len(history))
+
+
+def _read_scores(study: Study, key: RunKey, run: RunPaths, step: int) -> pa.Table:
+    path = run.scores(step)
+    table = read_table(path, SCORES).select(SCORES.names)
+    _check_key(table, key, path)
+    metrics = set(table.column("metric").unique().to_pylist())
+    steps = table.column("step").unique().to_pylist()
+    if metrics != set(study.scorers) or steps != [step]:
+        raise InputError(
+            "a score file is not complete",
+            where=path,
+            expected=f"step {step}; {', '.join(sorted(study.scorers))}",
+            got=f"step {', '.join(map(str, steps)) or 'none'}; {', '.join(sorted(metrics)) or 'no metric'}",
+            fix="remove the file and run the study again",
+        )
+    return table
+
+
+def _check_key(table: pa.Table, key: RunKey, path: object) -> None:
+    for name, value in key.row().items():
+        found = table.column(name).unique().to_pylist()
+        if found not in ([], [value]):
+            raise InputError("rows of another run", where=path, expected=f"{name} {value}", got=found)
+
+
+def last_attempts(history: pa.Table) -> pa.Table:
+    """Each training step once, in order: after an interruption a step is made again, and the last attempt counts."""
+    order = np.lexsort([history.column("attempt").to_numpy(), history.column("step").to_numpy()])
+    steps = history.column("step").to_numpy()[order]
+    last = np.append(steps[1:] != steps[:-1], True)[: len(steps)]
+    return history.take(pa.array(order[last]))
+
+
+def backward_passes(runs: Sequence[Run], reference: str) -> pa.Table:
+    """Passes and times of each complete run, with ratios to the reference arm's run of the same cell and seed."""
+    totals = {run.key: _totals(run.history) for run in runs}
+    rows = []
+    for key, total in totals.items():
+        partner = totals.get(RunKey(key.backbone, key.algorithm, reference, key.seed))
+        rows.append(_passes_row(key, total, partner, reference))
+    return table_of(rows, BACKWARD_PASSES)
+
+
+_SUMMED = (
+    "images", "backward_passes", "backward_passes_expected", "forward_passes_grad", "forward_passes_nograd",
+    "rollout_s", "update_s", "step_s",
+)  # fmt: skip
+
+
+def _totals(history: pa.Table) -> dict[str, Any]:
+    totals: dict[str, Any] = {name: pc.sum(history.column(name)).as_py() for name in _SUMMED}
+    for name in ("windows_exact", "windows_approximate"):
+        totals[name] = pc.sum(pc.multiply(history.column(name), history.column("images"))).as_py()
+    return totals | {"trained_steps": len(history)}
+
+
+def _passes_row(key: RunKey, total: dict[str, Any], partner: dict[str, Any] | None, reference: str) -> dict[str, Any]:
+    notes = ["transformer_flops not measured"]
+    if partner is None:
+        notes.append(f"no complete run of {reference} with this seed")
+    if total["backward_passes"] != total["backward_passes_expected"]:
+        notes.append("backward passes differ from the closed form")
+    return {
+        **key.row(),
+        "trajectories": total["images"],
+        "trained_steps": total["trained_steps"],
+        "windows_exact": total["windows_exact"],
+        "windows_approximate": total["windows_approximate"],
+        "backward_passes": total["backward_passes"],
+        "backward_passes_expected": total["backward_passes_expected"],
+        "backward_passes_per_trajectory": _ratio(total["backward_passes"], total["images"]),
+        "ratio_to_baseline": _ratio_to(total, partner, "backward_passes"),
+        "forward_passes": _sum(total[name] for name in ("forward_passes_grad", "forward_passes_nograd")),
+        "transformer_flops": None,
+        "rollout_s": total["rollout_s"],
+        "update_s": total["update_s"],
+        "update_time_ratio": _ratio_to(total, partner, "update_s"),
+        "step_time_ratio": _ratio_to(total, partner, "step_s"),
+        "note": "; ".join(notes),
+    }
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(known)  # type: ignore[arg-type]
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _ratio_to(total: dict[str, Any], partner: dict[str, Any] | None, name: str) -> float | None:
+    return None if partner is None else _ratio(total[name], partner[name])

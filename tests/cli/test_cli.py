@@ -1,0 +1,126 @@
+"""The command as users see it: help, and exit status 2 with one clear message for bad input."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SMALL = ROOT / "configs" / "small.yaml"
+
+
+def jagg(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jagg", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(*arguments: str, cwd: Path = ROOT) -> str:
+    process = jagg(*arguments, cwd=cwd)
+    assert process.returncode == 2, process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stderr.startswith(("jagg: ", "Usage: "))
+    return process.stderr
+
+
+def test_help_of_every_verb() -> None:
+    listing = jagg("--help").stdout
+    for verb in ("pretrain", "train", "sample", "score", "compare", "passes", "track", "report", "doctor"):
+        assert verb in listing
+        assert "Usage" in jagg(verb, "--help").stdout
+    assert "run" in jagg("study", "--help").stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; import jagg.cli.main; "
+        "heavy = {'torch', 'diffusers', 'transformers', 'open_clip', 'mlflow', 'snakemake', 'matplotlib', 'scipy'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "nearest"),
+    [("backbone", "fluxx", "flux"), ("algorithm", "dance", "dancegrpo"), ("arm", "jag", "jagg")],
+)
+def test_unknown_names_of_a_run(tmp_path: Path, option: str, value: str, nearest: str) -> None:
+    names = {"backbone": "flux", "algorithm": "dancegrpo", "arm": "jagg", option: value}
+    options = [part for name, given in names.items() for part in (f"--{name}", given)]
+    message = refused("train", str(SMALL), *options, "--seed", "0", "--out", str(tmp_path / "run"))
+    assert f"unknown {option} '{value}'" in message
+    assert nearest in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_pretrain_wants_one_model(tmp_path: Path) -> None:
+    assert "--backbone or --scorer" in refused("pretrain", str(SMALL), "--out", str(tmp_path / "m"))
+    assert "unknown backbone" in refused("pretrain", str(SMALL), "--backbone", "sdxl", "--out", str(tmp_path / "m"))
+    assert not (tmp_path / "m").exists()
+
+
+def test_hub_weights_without_network_are_named(tmp_path: Path) -> None:
+    paper = str(ROOT / "configs" / "paper.yaml")
+    for option, name, repo in (
+        ("--backbone", "flux", "black-forest-labs/FLUX.1-dev"),
+        ("--backbone", "qwen_image", "Qwen/Qwen-Image"),
+        ("--scorer", "hpsv2", "xswu/HPSv2"),
+        ("--scorer", "pickscore", "yuvalkirstain/PickScore_v1"),
+    ):
+        message = refused("pretrain", paper, option, name, "--out", str(tmp_path / name))
+        assert repo in message
+        assert not (tmp_path / name).exists()
+    assert "zhwang/HPDv2" in refused("prompts", paper, "--out", str(tmp_path / "prompts"))
+    assert not (tmp_path / "prompts").exists()
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    message = refused("sample", str(SMALL), "--run", str(tmp_path), "--step", "0")
+    assert "not the folder of a run" in message
+
+
+def test_scoring_needs_one_kind_of_work(tmp_path: Path) -> None:
+    assert "--images and --out" in refused("score", str(SMALL), "--images", str(tmp_path))
+
+
+def test_compare_refuses_a_margin_that_is_none(tmp_path: Path) -> None:
+    for margin in ("hpsv2", "hpsv2=x", "hpsv2=-1", "=1"):
+        message = refused(
+            "compare", "s.csv", "--arm", "a", "--reference", "b", "--margin", margin, "--out", str(tmp_path / "o")
+        )
+        assert "METRIC=X" in message
+    assert not (tmp_path / "o").exists()
+
+
+def test_study_run_outside_the_project(tmp_path: Path) -> None:
+    assert "no Snakefile here" in refused("study", "run", str(SMALL), cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_study_run_checks_the_file_first(tmp_path: Path) -> None:
+    content = yaml.safe_load(SMALL.read_text())
+    content["arms"]["jagg"] = {"estimator": "none"}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert "arms.jagg.estimator" in refused("study", "run", str(path))
+
+
+def test_passes_of_the_embedded_study() -> None:
+    process = jagg("passes", str(SMALL))
+    assert process.returncode == 0, process.stderr
+    rows = [line.split() for line in process.stdout.splitlines()]
+    (baseline,) = [row for row in rows if row[:2] == ["dancegrpo", "baseline"]]
+    (arm,) = [row for row in rows if row[:2] == ["dancegrpo", "jagg"]]
+    assert "20" in baseline
+    assert "14" in arm
+    assert any(cell.startswith("1.43") for cell in arm)

@@ -1,0 +1,137 @@
+"""The study files that come with the project, and what a wrong one is told."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jagg.config import canonical_json, load_study
+from jagg.config.schema import key_reference, study_schema
+from jagg.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def content() -> dict:
+    return yaml.safe_load((ROOT / "configs" / "small.yaml").read_text())
+
+
+def fault(content: dict, tmp_path: Path) -> str:
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError) as caught:
+        load_study(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["small", "smoke", "paper"])
+def test_study_files_of_the_project_are_valid(name: str) -> None:
+    assert load_study(ROOT / "configs" / f"{name}.yaml").study == name
+
+
+def test_the_published_schema_is_the_current_one() -> None:
+    assert (ROOT / "workflow" / "schemas" / "study.schema.json").read_text() == study_schema()
+
+
+def test_the_manual_lists_every_key() -> None:
+    assert (ROOT / "configs" / "README.md").read_text().endswith(key_reference())
+
+
+def test_every_field_is_described() -> None:
+    import json
+
+    schema = json.loads(study_schema())
+    for section in [schema, *schema["$defs"].values()]:
+        for key, field in section.get("properties", {}).items():
+            refers = "$ref" in field or key in ("source", "kind", "family")
+            assert field.get("description") or refers, key
+
+
+def test_order_of_keys_does_not_matter(content: dict, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump(dict(reversed(content.items())), sort_keys=False))
+    assert canonical_json(load_study(tmp_path / "a.yaml")) == canonical_json(load_study(tmp_path / "b.yaml"))
+
+
+def test_unknown_key_names_the_key_and_the_nearest(content: dict, tmp_path: Path) -> None:
+    content["training"]["learning_rat"] = 1.0
+    message = fault(content, tmp_path)
+    assert "training.learning_rat: unknown key; did you mean 'learning_rate'?" in message
+
+
+def test_duplicate_seeds(content: dict, tmp_path: Path) -> None:
+    content["seeds"] = [0, 1, 1]
+    assert "seeds: expected distinct seeds, got [0, 1, 1]" in fault(content, tmp_path)
+
+
+def test_window_of_one(content: dict, tmp_path: Path) -> None:
+    content["algorithms"]["dancegrpo"]["window"] = 1
+    message = fault(content, tmp_path)
+    assert "algorithms.dancegrpo" in message
+    assert "window" in message
+    assert "2" in message
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "", "ä", "x" * 65])
+def test_unsafe_names(content: dict, tmp_path: Path, name: str) -> None:
+    content["arms"][name] = {"estimator": "exact"}
+    assert "arms" in fault(content, tmp_path)
+    del content["arms"][name]
+    content["study"] = name
+    assert "study" in fault(content, tmp_path)
+
+
+def test_batch_that_does_not_divide_names_the_nearest_sizes(content: dict, tmp_path: Path) -> None:
+    content["training"]["micro_batch_size"] = 7
+    message = fault(content, tmp_path)
+    assert "micro_batch_size" in message
+    assert "48 images" in message
+    assert "6 or 8" in message
+
+
+def test_unknown_estimator_is_refused_with_the_list(content: dict, tmp_path: Path) -> None:
+    content["arms"]["jagg"]["estimator"] = "jag"
+    message = fault(content, tmp_path)
+    assert "arms.jagg.estimator" in message
+    assert "did you mean 'jagg'?" in message
+    assert "endpoint_only" in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (("comparison", "reference"), "base", "comparison.reference"),
+        (("comparison", "margins"), {"hps": 0.1}, "comparison.margins"),
+        (("reward", "weights"), {"hps": 1.0}, "reward.weights"),
+        (("training", "checkpoints"), [0, 99], "checkpoints"),
+        (("training", "checkpoints"), [10, 30], "checkpoints"),
+        (("training", "learning_rate"), float("nan"), "learning_rate"),
+        (("training", "max_grad_norm"), {"flux": 1.0}, "training.max_grad_norm"),
+    ],
+)
+def test_contradictions_name_the_key(
+    content: dict, tmp_path: Path, path: tuple[str, str], value: object, expected: str
+) -> None:
+    content[path[0]][path[1]] = value
+    assert expected in fault(content, tmp_path)
+
+
+def test_a_key_that_stands_twice(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("study: a\nstudy: b\n")
+    with pytest.raises(InputError, match="'study' stands twice"):
+        load_study(path)
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "study: x\x00"])
+def test_files_that_are_no_study(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"study\.yaml"):
+        load_study(path)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_study(tmp_path / "none.yaml")

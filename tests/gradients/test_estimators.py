@@ -1,0 +1,131 @@
+"""Nodes and weights, routing, and the closed forms of the passes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from jagg.config import Arm, DanceGRPO, FlowGRPOFast, Routing
+from jagg.errors import InputError
+from jagg.flow.schedule import shifted_sigmas
+from jagg.gradients import ESTIMATORS, estimator_of, schedule_of
+from jagg.gradients.passes import expected_passes, passes_table
+from jagg.gradients.routing import is_exact, route
+from jagg.gradients.window import Estimate, Window
+
+DANCE = DanceGRPO(family="dancegrpo", sampling_steps=20, window=4, clip_range=1e-4)
+JAGG = Arm(estimator="jagg", routing=Routing(jagg_frac={"dance": 0.6, "fast": 0.4}))
+BASELINE = Arm(estimator="exact")
+
+
+def window(sigmas: tuple[float, ...]) -> Window:
+    states = torch.zeros(len(sigmas), 2, 3, 1)
+    return Window(sigmas, states, states)
+
+
+def estimate(name: str, sigmas: tuple[float, ...]) -> Estimate:
+    return estimator_of(name).estimate(window(sigmas), torch.Generator())
+
+
+lengths = st.integers(2, 20)
+
+
+@settings(deadline=None)
+@given(lengths, st.floats(0.5, 5.0))
+def test_jagg_weights_share_each_signal_between_the_ends(length: int, shift: float) -> None:
+    sigmas = shifted_sigmas(20, shift)[:length]
+    made = estimate("jagg", sigmas)
+    assert made.nodes == (0, length - 1)
+    assert_close(made.weights.sum(dim=0), torch.ones(length, dtype=torch.float64))
+    # Interpolation reproduces the noise level itself.
+    ends = torch.tensor([sigmas[0], sigmas[-1]], dtype=torch.float64)
+    assert_close(ends @ made.weights, torch.tensor(sigmas, dtype=torch.float64))
+
+
+@settings(deadline=None)
+@given(lengths)
+def test_every_estimator_takes_the_nodes_that_its_closed_form_says(length: int) -> None:
+    for name, estimator in ESTIMATORS.items():
+        made = estimate(name, shifted_sigmas(20, 3.0)[:length])
+        assert len(made.nodes) == len(set(made.nodes)) == estimator.expected_nodes(length)
+        assert made.weights.shape == (len(made.nodes), length)
+
+
+def test_in_a_window_of_two_the_three_estimators_are_one() -> None:
+    for name in ESTIMATORS:
+        assert_close(estimate(name, (0.9, 0.7)).weights, torch.eye(2, dtype=torch.float64))
+
+
+def test_weights_may_differ_between_samples() -> None:
+    signals = torch.randn(3, 4, 5, 2, dtype=torch.float64)
+    shared = torch.randn(2, 3, dtype=torch.float64)
+    each = shared[:, :, None].repeat(1, 1, 6)
+    each[:, :, 0] = 0.0
+    wanted = Estimate((0, 2), shared).node_signals(signals, slice(0, 4))
+    assert_close(Estimate((0, 2), each).node_signals(signals, slice(2, 6)), wanted)
+    assert Estimate((0, 2), each).node_signals(signals, slice(0, 4))[:, 0].abs().max() == 0
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match="did you mean 'endpoint_only'"):
+        estimator_of("endpoints_only")
+    with pytest.raises(InputError, match="unknown schedule 'nativ'"):
+        schedule_of("nativ")
+
+
+@pytest.mark.parametrize(("start", "approximate"), [(0, True), (8, True), (11, True), (12, False), (16, False)])
+def test_routing_goes_by_the_place_in_the_trajectory(start: int, approximate: bool) -> None:
+    assert is_exact(route(estimator_of("jagg"), start, 4, 20, 0.6)) is not approximate
+
+
+def test_a_short_window_is_routed_to_exact() -> None:
+    assert is_exact(route(estimator_of("jagg"), 0, 1, 20, 1.0))
+
+
+def test_fourteen_passes_against_twenty() -> None:
+    jagg, baseline = expected_passes(DANCE, JAGG, "dance"), expected_passes(DANCE, BASELINE, "dance")
+    assert (jagg.windows_approximate, jagg.windows_exact) == (3, 2)
+    assert (jagg.backward_passes, baseline.backward_passes) == (14, 20)
+    # Native: the rollout's 20 forwards, then every transition again, the nodes with gradients.
+    assert (jagg.forward_passes_grad, jagg.forward_passes_nograd) == (14, 26)
+    assert (baseline.forward_passes_grad, baseline.forward_passes_nograd) == (20, 20)
+
+
+def test_two_branch_guidance_doubles_every_pass() -> None:
+    one, two = expected_passes(DANCE, JAGG, "dance"), expected_passes(DANCE, JAGG, "dance", 2)
+    assert (two.backward_passes, two.forward_passes_grad, two.forward_passes_nograd) == (28, 28, 52)
+    assert two.windows_exact == one.windows_exact
+
+
+def test_the_dropped_last_transition_costs_no_pass() -> None:
+    dropped = DANCE.model_copy(update={"drop_last": True})
+    assert expected_passes(dropped, BASELINE, "dance").backward_passes == 19
+    assert expected_passes(dropped, JAGG, "dance").backward_passes == 3 * 2 + 4 + 3
+
+
+def test_counts_follow_the_resolved_list_of_trained_steps() -> None:
+    fast = FlowGRPOFast(
+        family="flow_grpo_fast", sampling_steps=16, window=4, clip_range=1e-4, sde_window_size=9,
+        sde_window_range=(0, 16),
+    )  # fmt: skip
+    assert 8 * 12 * expected_passes(fast, BASELINE, "fast").backward_passes == 864
+
+
+def test_the_fast_window_is_routed_by_where_it_was_drawn() -> None:
+    fast = FlowGRPOFast(
+        family="flow_grpo_fast", sampling_steps=10, window=4, clip_range=1e-4, sde_window_size=4,
+        sde_window_range=(0, 10),
+    )  # fmt: skip
+    # Seven places; those that start at 0, 1, 2 and 3 lie before 0.4.
+    assert expected_passes(fast, JAGG, "fast").backward_passes == pytest.approx((4 * 2 + 3 * 4) / 7)
+    assert expected_passes(fast, JAGG, "fast").windows_approximate == pytest.approx(4 / 7)
+
+
+def test_the_table_of_a_study() -> None:
+    from analytic import analytic_study
+
+    lines = passes_table(analytic_study()).splitlines()
+    assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1"]
+    assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667"]
+    assert len([line for line in lines if line.startswith("flux")]) == 6

@@ -1,0 +1,139 @@
+"""A study's files with known effects, written through the real writers; no model is trained or run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from jagg.config import Study, load_study
+from jagg.keys import RunKey, StudyPaths, image_name, run_keys
+from jagg.prompts import Prompt, build_prompts, write_prompts
+from jagg.records import HISTORY, SCORES, table_of, write_json, write_table
+
+EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
+"""True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell."""
+
+_UPDATE_S = {"baseline": 1.3, "jagg": 1.0, "ablation": 0.9}
+
+
+def simulated_study(results: Path, seeds: tuple[int, ...] = (0, 1, 2), **changes: Any) -> Study:
+    """The study of simulated.yaml with its results under `results`."""
+    study = load_study(Path(__file__).with_name("simulated.yaml"))
+    content = study.model_dump(mode="json") | {"results": str(results), "seeds": list(seeds)} | changes
+    return Study.model_validate(content)
+
+
+def write_runs(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
+    """Write models, scorers, prompts and every run that is not there yet; diverged runs stop half-way."""
+    paths = StudyPaths.of(study)
+    for name in study.backbones:
+        record = {"family": name, "label": f"embedded-{name}-simulated", "source": {"kind": "embedded"}}
+        write_json(paths.backbone(name) / "model.json", record)
+    for name in study.scorers:
+        record = {"family": name, "name": f"embedded-{name}-simulated@0123456789ab", "source": {"kind": "embedded"}}
+        write_json(paths.scorer(name) / "scorer.json", record)
+    prompts = build_prompts(study)
+    for split, members in prompts.items():
+        write_prompts(paths.prompts(split), members)
+    for key in run_keys(study):
+        if not paths.run(key).manifest.exists():
+            write_run(study, paths, key, prompts["evaluation"], key in diverged)
+    return paths
+
+
+def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt], diverged: bool = False) -> None:
+    """One run's history, scores, images and, last, run.json."""
+    run = paths.run(key)
+    last = study.training.trained_steps // (2 if diverged else 1)
+    write_table(run.history, table_of(_history(study, key, last, diverged), HISTORY))
+    for step in study.training.checkpoints:
+        rows = [] if diverged else _scores(study, key, step, prompts)
+        write_table(run.scores(step), table_of(rows, SCORES))
+        if not diverged:
+            _write_images(run.images(step), key, step, prompts, study.evaluation.images_per_prompt)
+    write_json(run.manifest, {"key": key.row(), "status": "diverged" if diverged else "complete"})
+
+
+def _rng(*parts: object) -> np.random.Generator:
+    return np.random.default_rng(list(repr(parts).encode()))
+
+
+def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[str, Any]]:
+    rows = []
+    images = study.training.prompts_per_step * study.training.group_size
+    for step in range(1, last + 1):
+        shared, own = _rng("step", key.backbone, key.algorithm, key.seed, step), _rng("own", key, step)
+        windows, trained = (5, 20) if key.algorithm == "dancegrpo" else (1, 4)
+        early = 3 if key.algorithm == "dancegrpo" else int(shared.integers(0, 7) < 4)
+        approximate = 0 if key.arm == "baseline" else early
+        passes = images * (trained - 2 * approximate)
+        progress = step / study.training.trained_steps
+        reward = 0.3 + progress * (0.05 + EFFECTS[key.arm]) + 0.003 * shared.normal() + 0.001 * own.normal()
+        update_s = _UPDATE_S[key.arm] * (1 + 0.02 * own.normal())
+        rows.append(
+            {
+                **key.row(),
+                "step": step,
+                "attempt": 1,
+                "reward_mean": float("nan") if diverged and step == last else reward,
+                "reward_std": 0.02,
+                "zero_spread_groups": 0,
+                "ratio_max_deviation": 0.0,
+                "clip_fraction": 0.0,
+                "grad_norm": float("inf") if diverged and step == last else 0.4 + 0.05 * own.normal(),
+                "loss": 0.001 * own.normal(),
+                "rollout_s": 0.58,
+                "update_s": update_s,
+                "step_s": 0.58 + update_s,
+                "backward_passes": passes,
+                "forward_passes_grad": passes,
+                "forward_passes_nograd": images * study.algorithms[key.algorithm].sampling_steps,
+                "optimizer_steps": 1,
+                "images": images,
+                "peak_memory_bytes": 10**9,
+                "windows_exact": windows - approximate,
+                "windows_approximate": approximate,
+                "backward_passes_expected": passes,
+                "reward_parts": '{"clipscore": {"mean": 0.3, "std": 0.02}, "hpsv2": {"mean": 0.31, "std": 0.02}}',
+                "noise_sha256": f"{key.seed:064d}",
+            }
+        )
+    return rows
+
+
+def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list[dict[str, Any]]:
+    rows = []
+    progress = step / study.training.trained_steps
+    for metric in study.scorers:
+        seed_shift = 0.01 * _rng("seed", key.backbone, key.algorithm, key.seed).normal()
+        arm_shift = 0.002 * _rng("arm", key, metric).normal()
+        for prompt in prompts:
+            prompt_shift = 0.05 * _rng("prompt", prompt.id).normal()
+            for index in range(study.evaluation.images_per_prompt):
+                noise = 0.005 * progress * _rng("image", key, metric, step, prompt.id, index).normal()
+                gain = progress * (0.05 + seed_shift + arm_shift + EFFECTS[key.arm])
+                rows.append(
+                    {
+                        **key.row(),
+                        "step": step,
+                        "prompt_id": prompt.id,
+                        "image_index": index,
+                        "metric": metric,
+                        "value": 0.3 + prompt_shift + gain + noise,
+                        "unit": "cosine",
+                        "scorer": f"embedded-{metric}-simulated@0123456789ab",
+                        "signature": f"32px {key.backbone}",
+                        "environment": "0123456789ab",
+                    }
+                )
+    return rows
+
+
+def _write_images(folder: Path, key: RunKey, step: int, prompts: list[Prompt], images_per_prompt: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, prompt in enumerate(prompts):
+        for index in range(images_per_prompt):
+            colour = (60 * number, 12 * step, 255 * list(EFFECTS).index(key.arm) // 2 if step else 128)
+            Image.new("RGB", (32, 32), colour).save(folder / image_name(prompt.id, index))
+    write_json(folder / "images.json", {"images": len(prompts) * images_per_prompt})

@@ -1,0 +1,262 @@
+"""MLflow against the files, with the real sqlite store."""
+
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from simulated_study import simulated_study, write_runs
+
+from jagg.config import Study
+from jagg.errors import InputError
+from jagg.keys import RunKey, StudyPaths
+from jagg.records import HISTORY, read_json, read_table, write_table
+from jagg.report.tables import aggregate
+from jagg.track import Summary, track, verify
+from jagg.track.content import entries
+from jagg.track.store import opened
+
+Query = Callable[[str], list[tuple]]
+TABLES = ("runs", "metrics", "params", "tags", "experiments")
+ONE_CELL = {"algorithm": "dancegrpo", "backbone": "flux"}
+KEY = RunKey("flux", "dancegrpo", "jagg", 0)
+
+
+def small_study(results: Path, seeds: tuple[int, ...] = (0,), **changes: object) -> Study:
+    """One cell and two arms of the simulated study."""
+    whole = simulated_study(results).model_dump(mode="json")
+    parts = {
+        "backbones": {"flux": whole["backbones"]["flux"]},
+        "algorithms": {"dancegrpo": whole["algorithms"]["dancegrpo"]},
+        "arms": {"baseline": {"estimator": "exact"}, "jagg": {"estimator": "jagg", "routing": {"jagg_frac": 0.6}}},
+    }
+    return simulated_study(results, seeds, **{**parts, **changes})
+
+
+def written(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
+    paths = write_runs(study, diverged)
+    aggregate(study, paths)
+    return paths
+
+
+def counts(rows: Query) -> list[int]:
+    return [rows(f"select count(*) from {name}")[0][0] for name in TABLES]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_runs_are_nested_and_hold_what_the_files_say(results: Path, rows: Query) -> None:
+    study = small_study(results)
+    paths = written(study)
+    assert track(study, paths) == Summary(added=4, replaced=0, updated=0, unchanged=0)
+    tags = {}
+    for run, key, value in rows("select run_uuid, key, value from tags"):
+        tags.setdefault(run, {})[key] = value
+    ids = {values["jagg.key"]: run for run, values in tags.items()}
+    assert set(ids) == {
+        "simulated",
+        "flux/dancegrpo",
+        *(f"flux/dancegrpo/{arm}/seed-0" for arm in ("baseline", "jagg")),
+    }
+    run = tags[ids[str(KEY)]]
+    assert run["mlflow.parentRunId"] == ids["flux/dancegrpo"]
+    assert tags[ids["flux/dancegrpo"]]["mlflow.parentRunId"] == ids["simulated"]
+    assert {name: run[f"jagg.{name}"] for name in ("backbone", "algorithm", "arm", "seed")} == {
+        "backbone": "flux", "algorithm": "dancegrpo", "arm": "jagg", "seed": "0",
+    }  # fmt: skip
+    stored = rows(f"select step, value from metrics where run_uuid = '{ids[str(KEY)]}' and key = 'train/reward_mean'")
+    history = read_table(paths.run(KEY).history, HISTORY)
+    assert sorted(stored) == list(zip(history["step"].to_pylist(), history["reward_mean"].to_pylist()))
+    evaluation = rows(f"select step from metrics where run_uuid = '{ids[str(KEY)]}' and key = 'evaluation/pickscore'")
+    assert sorted(evaluation) == [(0,), (6,), (12,)]
+    params = dict(rows(f"select key, value from params where run_uuid = '{ids[str(KEY)]}'"))
+    assert params["arm.estimator"] == "jagg"
+    assert params["config_sha256"] == run["jagg.config_sha256"]
+    assert rows("select count(*) from runs where status = 'FINISHED'") == [(4,)]
+    record = read_json(paths.tracking_record)
+    assert record["runs"] == ids
+    assert record["num_metric_points"] == rows("select count(*) from metrics")[0][0]
+    artifacts = paths.artifacts / "simulated" / ids["simulated"] / "artifacts"
+    assert (artifacts / "tables/scores.parquet").read_bytes() == paths.table("scores.parquet").read_bytes()
+    assert verify(study, paths) == []
+
+
+def test_repeating_adds_nothing(results: Path, rows: Query) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    before, record, artifacts = counts(rows), paths.tracking_record.read_bytes(), files(paths.artifacts)
+    assert track(study, paths) == Summary(added=0, replaced=0, updated=0, unchanged=4)
+    assert counts(rows) == before
+    assert paths.tracking_record.read_bytes() == record
+    assert files(paths.artifacts) == artifacts
+
+
+def test_a_new_seed_adds_its_runs_only(results: Path, rows: Query) -> None:
+    paths = written(study := small_study(results))
+    track(study, paths)
+    old = read_json(paths.tracking_record)["runs"]
+    more = small_study(results, seeds=(0, 1))
+    written(more)
+    assert track(more, paths) == Summary(added=2, replaced=0, updated=1, unchanged=3)
+    assert old.items() < read_json(paths.tracking_record)["runs"].items()
+    assert verify(more, paths) == []
+
+
+def test_a_run_made_anew_replaces_the_old_one(results: Path, rows: Query) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    history = read_table(paths.run(KEY).history, HISTORY)
+    place = history.schema.get_field_index("loss")
+    write_table(paths.run(KEY).history, history.set_column(place, "loss", pa.array([7.0] * len(history))))
+    assert any("train/loss at step 3 is not 7.0" in line for line in verify(study, paths))
+    assert track(study, paths).replaced == 1
+    assert verify(study, paths) == []
+    assert rows("select count(*) from runs where lifecycle_stage = 'active'") == [(4,)]
+    assert len(list((paths.artifacts / "simulated").iterdir())) == 4
+
+
+def test_identity_is_the_configuration_not_what_is_shown(results: Path) -> None:
+    """Two configurations that differ in character 7,000 of one value are two identities; no param is too long."""
+    found = []
+    for end in "ab":
+        scorers = simulated_study(results).model_dump(mode="json")["scorers"]
+        scorers["hpsv2"]["source"] = {"kind": "folder", "path": "x" * 6999 + end}
+        study = small_study(results, scorers=scorers)
+        paths = written(study)
+        summary = track(study, paths)
+        entry = next(entry for entry in entries(study, paths) if entry.key == str(KEY))
+        found.append((entry.identity[0], entry.params["scorers.hpsv2.source.path"], summary.replaced))
+    (first, shown, _), (second, shown_again, replaced) = found
+    assert first != second
+    assert shown == shown_again
+    assert len(shown) == 500
+    assert replaced == 2
+
+
+def test_values_that_are_not_finite_are_counted_and_not_sent(results: Path, rows: Query) -> None:
+    study = small_study(results)
+    paths = written(study, diverged=(KEY,))
+    track(study, paths)
+    run = read_json(paths.tracking_record)["runs"][str(KEY)]
+    values = [value for (value,) in rows("select value from metrics")]
+    assert all(math.isfinite(value) and abs(value) < 1e300 for value in values)
+    assert rows("select count(*) from metrics where is_nan") == [(0,)]
+    metrics = dict(rows(f"select key, value from latest_metrics where run_uuid = '{run}'"))
+    assert (metrics["non_finite_count"], metrics["diverged"]) == (2, 1)
+    assert rows(f"select status from runs where run_uuid = '{run}'") == [("FAILED",)]
+    assert rows(f"select count(*) from metrics where run_uuid = '{run}' and key = 'train/reward_mean'") == [(5,)]
+    assert verify(study, paths) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        ("delete from metrics where key = 'evaluation/hpsv2' and step = 6", "evaluation/hpsv2 at step 6 is not"),
+        (
+            "update metrics set value = 0.5 where key = 'train/loss' and step = 2",
+            "train/loss at step 2 is 0.5 in MLflow only",
+        ),
+        ("update runs set lifecycle_stage = 'deleted' where name like '%jagg/seed-0'", "jagg/seed-0: not in MLflow"),
+        ("update runs set status = 'RUNNING' where name like '%jagg/seed-0'", "status is RUNNING"),
+        ("delete from params where key = 'arm.estimator'", "params differ: arm.estimator"),
+        ("update tags set value = 'z' where key = 'jagg.arm'", "tag jagg.arm is z"),
+        ("update tags set value = 'other' where value like '%jagg/seed-0'", "not in the study's files"),
+    ],
+)
+def test_verify_finds_every_kind_of_difference(results: Path, damage: str, line: str) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    with sqlite3.connect(results / "mlflow.db") as connection:
+        connection.execute(damage)
+    assert any(line in found for found in verify(study, paths))
+
+
+def test_a_lost_artifact_is_found_and_put_back(results: Path) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    next(paths.artifacts.rglob("backward_passes.csv")).unlink()
+    assert verify(study, paths) == ["simulated: artifact tables/backward_passes.csv is missing or differs"]
+    assert track(study, paths).updated == 1
+    assert verify(study, paths) == []
+
+
+def test_the_results_folder_can_be_moved(results: Path, tmp_path: Path) -> None:
+    paths = written(study := small_study(results))
+    track(study, paths)
+    moved = tmp_path / "moved"
+    shutil.move(results, moved)
+    again = small_study(moved)
+    assert verify(again, StudyPaths.of(again)) == []
+    assert track(again, StudyPaths.of(again)) == Summary(added=0, replaced=0, updated=0, unchanged=4)
+
+
+def test_runs_are_searched_to_the_last_page(results: Path) -> None:
+    study = small_study(results, seeds=tuple(range(4)))
+    paths = written(study)
+    track(study, paths)
+    with opened(study, paths) as store:
+        runs = store.runs(page_size=3)
+    assert len(runs) == len({run.info.run_id for run in runs}) == 10
+
+
+def test_two_runs_of_one_key_are_told_apart_by_the_recorded_id(results: Path) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    entry = next(entry for entry in entries(study, paths) if entry.key == str(KEY))
+    with opened(study, paths) as store:
+        other = store.create(entry, None)
+    assert track(study, paths).unchanged == 4
+    recorded = read_json(paths.tracking_record)["runs"][str(KEY)]
+    paths.tracking_record.unlink()
+    with pytest.raises(InputError) as error:
+        track(study, paths)
+    assert other in str(error.value)
+    assert recorded in str(error.value)
+
+
+def test_a_damaged_store_is_one_clear_message(results: Path) -> None:
+    study = small_study(results)
+    paths = written(study)
+    with sqlite3.connect(results / "mlflow.db") as connection:
+        connection.execute("update alembic_version set version_num = 'of the future'")
+    with pytest.raises(InputError, match="MLflow cannot open its store"):
+        track(study, paths)
+    assert not paths.tracking_record.exists()
+
+
+def _track_in_process(results: Path) -> None:
+    study = small_study(results)
+    track(study, StudyPaths.of(study))
+
+
+def test_writers_that_start_together_take_turns(results: Path, rows: Query) -> None:
+    written(small_study(results))
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_track_in_process, args=(results,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert rows("select count(*) from runs") == [(4,)]
+    assert rows("select count(*) from experiments where name = 'simulated'") == [(1,)]
+
+
+def test_nothing_is_reported_over_the_network() -> None:
+    from mlflow.telemetry.utils import is_telemetry_disabled
+
+    assert json.loads(os.environ["MLFLOW_DISABLE_TELEMETRY"])
+    assert is_telemetry_disabled()
