@@ -6,15 +6,14 @@ only the modules that an output can reach count: editing one estimator concerns 
 """
 
 import ast
-import json
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jagg.config import Algorithm, Arm, Study, canonical_json, resolve
 from jagg.keys import RunKey
-from jagg.records import text_sha256
+from jagg.records import folder_sha256, text_sha256
 
 _ROOT = Path(__file__).parent
 # Configuration enters by its values; keys, records and the command line move and store results but do not make them.
@@ -50,9 +49,20 @@ def train_identity(study: Study, key: RunKey) -> str:
     return canonical_json(content)
 
 
-def run_settings(study: Study, key: RunKey) -> dict[str, Any]:
-    """The resolved settings of one run: what determines it, without the code."""
-    return {name: value for name, value in json.loads(train_identity(study, key)).items() if name != "code"}
+def run_settings(identity: dict[str, Any]) -> dict[str, Any]:
+    """The resolved settings in a run's recorded identity: what determines it, without its key and the code."""
+    return {name: value for name, value in identity.items() if name not in ("key", "code")}
+
+
+def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted keys; lists stay whole."""
+    if not isinstance(content, dict):
+        return {prefix: content}
+    return {
+        name: value
+        for key, inner in content.items()
+        for name, value in flattened(inner, f"{prefix}.{key}" if prefix else key).items()
+    }
 
 
 def stage_identity(study: Study, stage: str, name: str | None = None) -> str:
@@ -79,7 +89,8 @@ Stage = tuple[dict[str, Any], tuple[str, ...]]
 
 def _backbone_stage(study: Study, name: str | None) -> Stage:
     backbone = study.backbones[str(name)]
-    return {"backbone": _dump(backbone)}, (f"jagg.pretrain.{backbone.family}", f"jagg.backbones.{backbone.family}")
+    modules = ("jagg.pretrain.backbones", f"jagg.pretrain.{backbone.family}", f"jagg.backbones.{backbone.family}")
+    return {"backbone": _dump(backbone)}, modules
 
 
 def _scorer_stage(study: Study, name: str | None) -> Stage:
@@ -110,6 +121,11 @@ def _summary_stage(*modules: str) -> Any:
     return stage
 
 
+def _report_stage(study: Study, name: str | None) -> Stage:
+    content, modules = _summary_stage("jagg.report")(study, name)
+    return content | {"templates": folder_sha256(_ROOT / "report" / "templates")}, modules
+
+
 _STAGES = {
     "backbone": _backbone_stage,
     "scorer": _scorer_stage,
@@ -117,7 +133,7 @@ _STAGES = {
     "sample": _sample_stage,
     "score": _score_stage,
     "tables": _summary_stage("jagg.report.tables"),
-    "report": _summary_stage("jagg.report"),
+    "report": _report_stage,
     "track": _summary_stage("jagg.track"),
 }
 
@@ -134,8 +150,9 @@ def code_sha256(*modules: str) -> str:
     """SHA-256 over the syntax trees of modules and of all that they import from this package.
 
     A package stands for all its modules. What a package's `__init__` defines itself is left out: it holds doors and
-    dicts of choices, and a new choice must not change the old ones. A module that is not there (a plug-in's) adds
-    nothing: its package's version is recorded with the run.
+    dicts of choices, and a new choice must not change the old ones. For the same reason the module of a backbone's
+    family counts only where it is named. A module that is not there (a plug-in's) adds nothing: its package's version
+    is recorded with the run.
     """
     found: set[str] = set()
     waiting = [inner for module in modules for inner in _modules_of(module)]
@@ -143,8 +160,14 @@ def code_sha256(*modules: str) -> str:
         module = waiting.pop()
         if module not in found:
             found.add(module)
-            waiting.extend(_imports(module))
+            waiting.extend(inner for inner in _imports(module) if not _is_choice(inner))
     return text_sha256("\n".join(f"{module} {_source_sha256(module)}" for module in sorted(found)))
+
+
+def _is_choice(module: str) -> bool:
+    """Whether a module of pretraining belongs to one family, as those of `jagg.backbones` of the same name do."""
+    *_, room, name = module.split(".")
+    return room == "pretrain" and _file(f"jagg.backbones.{name}").is_file()
 
 
 def _file(module: str) -> Path:
@@ -166,12 +189,12 @@ def _modules_of(module: str) -> list[str]:
     return [f"{module}.{path.stem}" for path in inner if path.stem != "__init__"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _source_sha256(module: str) -> str:
     tree = _tree(_file(module))
     for node in ast.walk(tree):
@@ -185,7 +208,7 @@ def _is_text(item: ast.AST) -> bool:
     return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _imports(module: str) -> tuple[str, ...]:
     """Modules of this package that a module imports, at its top or inside functions."""
     return tuple(dict.fromkeys(_imported_by(_tree(_file(module)))))

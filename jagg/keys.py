@@ -96,6 +96,10 @@ class RunPaths:
         return RunKey(parts[-4], parts[-3], parts[-2], int(parts[-1].removeprefix("seed-")))
 
 
+IMAGES_MANIFEST = "images.json"
+"""Name of the record beside sampled images; its presence means that the folder is complete."""
+
+
 def image_name(prompt_id: str, image_index: int) -> str:
     """File name of one evaluation image."""
     return f"{prompt_id}_{image_index}.png"

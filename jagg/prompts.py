@@ -141,7 +141,9 @@ def _file(source: FilePrompts, num_evaluation: int) -> tuple[list[Prompt], list[
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("cannot read the prompts", where=path, expected="one prompt a line, UTF-8", got=error) from error
+        raise InputError(
+            "cannot read the prompts", where=path, expected="one prompt a line, UTF-8", got=error
+        ) from error
     texts = [line for line in lines if line]
     if len(set(texts)) < len(texts):
         twice = sorted({text for text in texts if texts.count(text) > 1})

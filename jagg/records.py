@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import platform
 import tempfile
@@ -65,7 +66,7 @@ HISTORY = pa.schema(
     ]
 )
 """One row a training step; counts are global and per step, in sample-passes. `windows_*`: windows a trajectory;
-`reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal across arms."""
+`reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal over arms."""
 
 
 BACKWARD_PASSES = pa.schema(
@@ -206,7 +207,7 @@ def _ten_digits(table: pa.Table) -> pa.Table:
     for name in table.column_names:
         column = table.column(name)
         if pa.types.is_floating(column.type):
-            values = [None if value is None or value != value else f"{value:.10g}" for value in column.to_pylist()]
+            values = [None if value is None or math.isnan(value) else f"{value:.10g}" for value in column.to_pylist()]
             column = pa.array(values, pa.string())
         columns[name] = column
     return pa.table(columns)

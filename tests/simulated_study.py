@@ -1,5 +1,6 @@
 """A study's files with known effects, written through the real writers; no model is trained or run."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from jagg.config import Study, load_study
+from jagg.identity import train_identity
 from jagg.keys import RunKey, StudyPaths, image_name, run_keys
 from jagg.prompts import Prompt, build_prompts, write_prompts
 from jagg.records import HISTORY, SCORES, table_of, write_json, write_table
@@ -27,6 +29,7 @@ def simulated_study(results: Path, seeds: tuple[int, ...] = (0, 1, 2), **changes
 def write_runs(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
     """Write models, scorers, prompts and every run that is not there yet; diverged runs stop half-way."""
     paths = StudyPaths.of(study)
+    write_json(paths.config, study.model_dump(mode="json"))
     for name in study.backbones:
         record = {"family": name, "label": f"embedded-{name}-simulated", "source": {"kind": "embedded"}}
         write_json(paths.backbone(name) / "model.json", record)
@@ -52,7 +55,20 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
         write_table(run.scores(step), table_of(rows, SCORES))
         if not diverged:
             _write_images(run.images(step), key, step, prompts, study.evaluation.images_per_prompt)
-    write_json(run.manifest, {"key": key.row(), "status": "diverged" if diverged else "complete"})
+    record = {
+        **key.row(),
+        "status": "diverged" if diverged else "complete",
+        "diverged": {"step": last, "quantity": "reward", "value": "nan"} if diverged else None,
+        "identity": json.loads(train_identity(study, key)),
+        "lost_steps": [],
+        "started": 1_700_000_000.0,
+        "finished": 1_700_000_100.0,
+        "environment": {
+            "python": "3.11.0", "packages": {"torch": "0.0"}, "lock_sha256": "0" * 64, "machine": "simulated",
+            "processor": "simulated",
+        },
+    }  # fmt: skip
+    write_json(run.manifest, record)
 
 
 def _rng(*parts: object) -> np.random.Generator:

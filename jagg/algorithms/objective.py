@@ -6,7 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from jagg.flow.transition import Coefficient, log_prob, transition_mean, transition_std, velocity_coefficient
+from jagg.flow.transition import (
+    Coefficient,
+    log_prob,
+    rounded,
+    transition_mean,
+    transition_std,
+    velocity_coefficient,
+)
 
 
 def clipped_objective(
@@ -46,6 +53,5 @@ def clipped_signals(
     loss = clipped_objective(ratio, advantages, clip_range)
     passes_clip = -advantages * ratio >= loss
     by_log_prob = torch.where(passes_clip, -advantages * ratio, 0.0) / latents[0, 0].numel()
-    by_mean = (next_latents - mean) / std**2
-    b = velocity_coefficient(sigma, sigma_next, g)
-    return Signals(by_log_prob[..., None, None] * (by_mean * b), ratio, loss)
+    by_velocity = rounded(velocity_coefficient(sigma, sigma_next, g) / std**2, latents)
+    return Signals(by_log_prob.to(latents)[..., None, None] * (next_latents - mean) * by_velocity, ratio, loss)

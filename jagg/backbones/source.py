@@ -14,10 +14,16 @@ from transformers.utils import logging as transformers_logging
 
 from jagg import config as configuration
 from jagg.errors import InputError
-from jagg.records import read_json
+from jagg.records import folder_sha256, read_json
 
 RECORD = "model.json"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def silence_libraries() -> None:
+    """No progress bars of loading and saving."""
+    diffusers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
 
 
 def read_record(config: configuration.Backbone, folder: Path) -> dict[str, Any]:
@@ -54,28 +60,38 @@ def pipeline_folder(
     if isinstance(source, configuration.HubModel):
         return _hub_folder(source, pipeline_class)
     location = Path(source.path) if isinstance(source, configuration.FolderModel) else folder
-    if not (location / "model_index.json").is_file():
+    index = location / "model_index.json"
+    found = read_json(index).get("_class_name") if index.is_file() else None
+    if found != pipeline_class.__name__:
         raise InputError(
-            "no diffusers pipeline here",
+            "not a diffusers pipeline of this backbone",
             where=location,
-            expected="a folder with model_index.json",
-            got="a folder without it" if location.is_dir() else "no such folder",
+            expected=f"a folder whose model_index.json names {pipeline_class.__name__}",
+            got=found or ("a folder without model_index.json" if location.is_dir() else "no such folder"),
             fix="run jagg pretrain, or correct source.path",
         )
     return location
 
 
 def _hub_folder(source: configuration.HubModel, pipeline_class: type[DiffusionPipeline]) -> Path:
+    verbosity = diffusers_logging.get_verbosity()
+    diffusers_logging.set_verbosity_error()  # an unreachable hub is no warning when the cache has the model
     try:
         return Path(pipeline_class.download(source.repo, revision=source.revision, use_safetensors=True))
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
         raise InputError(
             "a model of the hub is neither in the local cache nor reachable",
             where=f"{source.repo} at revision {source.revision}",
-            got=str(error).splitlines()[0] if str(error) else type(error).__name__,
+            got=_reason(error.__cause__ or error),
             fix="connect this machine (and log in if the model is gated), or fill the cache elsewhere with "
             f"`hf download {source.repo} --revision {source.revision}` and copy it here",
         ) from error
+    finally:
+        diffusers_logging.set_verbosity(verbosity)
+
+
+def _reason(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def load_pipeline(
@@ -87,24 +103,28 @@ def load_pipeline(
         InputError: the model is missing or damaged.
     """
     location = pipeline_folder(config.source, folder, pipeline_class)
-    diffusers_logging.disable_progress_bar()
-    transformers_logging.disable_progress_bar()
+    silence_libraries()
     try:
         pipeline = pipeline_class.from_pretrained(
-            location, torch_dtype=_DTYPES[config.precision], use_safetensors=True, local_files_only=True
+            location, dtype=_DTYPES[config.precision], use_safetensors=True, local_files_only=True
         )
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(
             "cannot load a diffusers pipeline",
             where=location,
             expected=f"a complete folder of {pipeline_class.__name__}",
-            got=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__,
+            got=_reason(error),
             fix="remove the folder and run jagg pretrain again",
         ) from error
     for name, component in pipeline.components.items():
         if isinstance(component, torch.nn.Module):
             component.eval().requires_grad_(name == "transformer")
     return pipeline.to(device)
+
+
+def weights_sha256(pipeline_folder: Path) -> str:
+    """Hash of a pipeline's transformer weights."""
+    return folder_sha256(pipeline_folder / "transformer", lambda path: path.suffix == ".safetensors")
 
 
 def checked_grid(image_size: int, vae_downscale: int) -> int:

@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,3 +31,22 @@ def prepare_torch(study: Study) -> None:
     import torch
 
     torch.set_num_threads(study.resources.threads)
+
+
+class StageProgress:
+    """Progress of work in stages: a bar on a terminal, about ten plain lines a stage elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._stage = ""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if not sys.stderr.isatty():
+            if done % max(1, total // 10) == 0 or done == total:
+                note(f"{stage}: {done}/{total}")
+            return
+        from tqdm import tqdm
+
+        if stage != self._stage:
+            self._stage, self._bar = stage, tqdm(total=total, desc=stage, unit="step")
+        self._bar.update(done - self._bar.n)

@@ -57,9 +57,7 @@ def study_checks(study: Study) -> list[Check]:
                 checks.append(Check(f"{kind} {name}", Path(source.path).is_dir(), source.path))
     if study.tracking.uri is None:
         file_system = _file_system(Path(study.results))
-        checks.append(
-            Check("MLflow store on a local disk", file_system not in _NETWORK_FILE_SYSTEMS, file_system)
-        )
+        checks.append(Check("MLflow store on a local disk", file_system not in _NETWORK_FILE_SYSTEMS, file_system))
     return checks
 
 

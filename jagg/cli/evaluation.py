@@ -66,7 +66,9 @@ def _score_work(run: Path | None, step: list[int] | None, images: Path | None, o
     if run is not None and step and images is None and out is None:
         paths = RunPaths(run)
         return {paths.images(k): paths.scores(k) for k in step}
-    raise InputError("what to score is not clear", expected="--images and --out, or --run and --step", got="another mix")
+    raise InputError(
+        "what to score is not clear", expected="--images and --out, or --run and --step", got="another mix"
+    )
 
 
 VERBS = (sample, score)

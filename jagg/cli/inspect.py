@@ -6,15 +6,38 @@ from typing import Annotated
 import typer
 
 from jagg.cli.arguments import Config, note
-from jagg.config import load_study
+from jagg.config import Backbone, EmbeddedBackbone, FolderModel, load_study
 from jagg.errors import InputError
+from jagg.records import read_json
 
 
 def passes(config: Config) -> None:
-    """Print the expected backward and forward passes a trajectory, per algorithm and arm."""
+    """Print the expected passes and operations a trajectory, per backbone, algorithm and arm."""
     from jagg.gradients.passes import passes_table
 
-    typer.echo(passes_table(load_study(config)))
+    study = load_study(config)
+    flops = {name: _forward_flops(model) for name, model in study.backbones.items()}
+    typer.echo(passes_table(study, {name: number for name, number in flops.items() if number}))
+
+
+def _forward_flops(model: Backbone) -> int | None:
+    """Operations of one forward pass on torch's meta device; None for a family that is not this project's.
+
+    A hub model is taken to have the full size of its family, FLUX.1-dev or Qwen-Image.
+    """
+    from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE, forward_flops
+    from jagg.pretrain.backbones import EMBEDDED_VAE_DOWNSCALE, embedded_transformer_config
+
+    if model.family not in FULL_SIZE:
+        return None
+    if isinstance(model.source, EmbeddedBackbone):
+        sizes, downscale = embedded_transformer_config(model.family, model.source), EMBEDDED_VAE_DOWNSCALE
+    elif isinstance(model.source, FolderModel):
+        sizes = read_json(Path(model.source.path) / "transformer" / "config.json")
+        downscale = FULL_SIZE_VAE_DOWNSCALE
+    else:
+        sizes, downscale = FULL_SIZE[model.family], FULL_SIZE_VAE_DOWNSCALE
+    return forward_flops(model.family, sizes, model.image_size // (2 * downscale), model.max_text_tokens)
 
 
 def doctor(

@@ -1,11 +1,10 @@
 """Verbs that make the study's models and prompts ready."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jagg.cli.arguments import Config, Out, note, prepare_torch
+from jagg.cli.arguments import Config, Out, StageProgress, note, prepare_torch
 from jagg.config import load_study
 from jagg.errors import InputError, unknown_name
 
@@ -30,23 +29,19 @@ def pretrain(
     study = load_study(config)
     if (backbone is None) == (scorer is None):
         raise InputError("name one model", expected="--backbone or --scorer", got="both" if backbone else "neither")
-    kind, name, known = (
-        ("backbone", backbone, study.backbones) if backbone else ("metric", scorer, study.scorers)
-    )
+    kind, name, known = ("backbone", backbone, study.backbones) if backbone else ("metric", scorer, study.scorers)
     if name not in known:
         raise unknown_name(kind, str(name), known, where=config)
     prepare_torch(study)
-    _build(study, kind, str(name), out)
+    if backbone:
+        from jagg.pretrain.backbones import pretrain_backbone
 
-
-def _build(study: object, kind: str, name: str, out: Path) -> None:
-    from jagg.pretrain import pretrain_backbone, pretrain_scorer
-
-    if kind == "backbone":
-        record = pretrain_backbone(study.backbones[name], out, note=note)  # type: ignore[attr-defined]
+        record = pretrain_backbone(study.backbones[backbone], out, progress=StageProgress())
     else:
-        record = pretrain_scorer(study.scorers[name], out, note=note)  # type: ignore[attr-defined]
-    note(f"{out}: {record['label']}")
+        from jagg.pretrain.scorers import pretrain_scorer
+
+        record = pretrain_scorer(study.scorers[str(scorer)], out, progress=StageProgress())
+    note(f"{out}: {record.get('label') or record['name']}")
 
 
 VERBS = (prompts, pretrain)

@@ -38,7 +38,7 @@ def compare(
         arms=arm,
         reference=reference,
         margins=dict(_margin(text) for text in margin or []),
-        optimised=optimised or [],
+        optimised=optimised or None,
         level=level,
     )
     from jagg.records import write_table
@@ -68,7 +68,11 @@ def track(
     study = load_study(config)
     paths = StudyPaths.of(study)
     if not verify:
-        tracking.track(study, paths)
+        summary = tracking.track(study, paths)
+        note(
+            f"MLflow: {summary.added} runs added, {summary.replaced} replaced, {summary.updated} updated, "
+            f"{summary.unchanged} unchanged"
+        )
         return
     mismatches = tracking.verify(study, paths)
     if mismatches:

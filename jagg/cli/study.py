@@ -45,7 +45,8 @@ def _show_results(study: Study) -> None:
         f"  report:  {paths.report}\n"
         f"  tables:  {paths.table('')}\n"
         f"  MLflow:  {uri}\n"
-        f"  open it: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}"
+        f"  open it: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri} "
+        f"--artifacts-destination {paths.artifacts}"
     )
 
 

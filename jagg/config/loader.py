@@ -42,7 +42,9 @@ def load_study(path: str | Path) -> Study:
     except UnicodeDecodeError as error:
         raise InputError("configuration is not a text file", where=path, expected="UTF-8", got=str(error)) from error
     except (yaml.YAMLError, json.JSONDecodeError) as error:
-        raise InputError("configuration is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")) from error
+        raise InputError(
+            "configuration is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")
+        ) from error
     if not isinstance(content, dict):
         raise InputError(
             "configuration is not a mapping", where=path, expected="key: value lines", got=type(content).__name__
@@ -86,4 +88,3 @@ def canonical_json(value: BaseModel | dict) -> str:
     """One text for equal content: sorted keys, no spaces; used for hashes and workflow parameters."""
     content = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-

@@ -55,7 +55,9 @@ class FlowGRPOFast(Algorithm):
                 f"got [{low}, {high}]"
             )
         if self.sde_window_size > high - low:
-            raise ValueError(f"sde_window_size: expected at most {high - low}, the range's length, got {self.sde_window_size}")
+            raise ValueError(
+                f"sde_window_size: expected at most {high - low}, the range's length, got {self.sde_window_size}"
+            )
         return self
 
 

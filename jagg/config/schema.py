@@ -39,7 +39,7 @@ def _type(field: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if "anyOf" in field or "oneOf" in field:
-        return " or ".join(_type(option) for option in field.get("anyOf", field.get("oneOf")))
+        return " or ".join(_type(option) for option in field.get("anyOf") or field["oneOf"])
     if field.get("type") == "array":
         items = field.get("items") or {}
         return f"list of {_type(items)}" if items else "list"

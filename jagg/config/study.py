@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from jagg.config.base import Name, PositiveFloat, PositiveInt, Section
 from jagg.config.methods import AnyAlgorithm, Arm
-from jagg.config.models import Backbone, Reward, Revision, Scorer
+from jagg.config.models import Backbone, Revision, Reward, Scorer
 
 
 class EmbeddedPrompts(Section):
@@ -182,4 +182,6 @@ def _expect_known(key: str, names: object, known: dict, section: str) -> None:
 
 def _expect_exactly(key: str, names: dict, known: dict, section: str) -> None:
     if set(names) != set(known):
-        raise ValueError(f"{key}: expected one entry for each of {section} ({', '.join(known)}), got {', '.join(names)}")
+        raise ValueError(
+            f"{key}: expected one entry for each of {section} ({', '.join(known)}), got {', '.join(names)}"
+        )

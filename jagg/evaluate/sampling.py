@@ -6,11 +6,9 @@ from pathlib import Path
 
 from jagg.config import Study
 from jagg.errors import InputError
-from jagg.keys import RunKey, RunPaths, StudyPaths, image_name
+from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths, image_name
 from jagg.prompts import Prompt, prompts_sha256, read_prompts
 from jagg.records import environment, folder_sha256, read_json, write_json
-
-MANIFEST = "images.json"
 
 
 def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> str:
@@ -85,7 +83,9 @@ def _publish(out: Path, manifest: dict, images: dict) -> None:
         Image.fromarray(pixels).save(building / name, optimize=False, compress_level=1)
     shutil.rmtree(out, ignore_errors=True)
     building.rename(out)
-    write_json(out / MANIFEST, manifest | {"images_sha256": folder_sha256(out, lambda path: path.suffix == ".png")})
+    write_json(
+        out / IMAGES_MANIFEST, manifest | {"images_sha256": folder_sha256(out, lambda path: path.suffix == ".png")}
+    )
 
 
 class _Sampler:

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from jagg.config import Study
 from jagg.errors import InputError, unknown_name
-from jagg.evaluate.sampling import MANIFEST
-from jagg.keys import RunKey, StudyPaths, parse_image_name
+from jagg.keys import IMAGES_MANIFEST, RunKey, StudyPaths, parse_image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import SCORES, environment, read_json, table_of
 
@@ -43,7 +42,7 @@ class StudyScorers:
         Raises:
             InputError: no images, an image that is not a PNG, a prompt without images or images without a prompt.
         """
-        manifest = read_json(images / MANIFEST) if (images / MANIFEST).exists() else {}
+        manifest = read_json(images / IMAGES_MANIFEST) if (images / IMAGES_MANIFEST).exists() else {}
         prompts = {prompt.id: prompt for prompt in read_prompts(prompts_path)}
         files = _image_files(images, prompts, prompts_path)
         if not files:
@@ -90,7 +89,10 @@ def _image_files(folder: Path, prompts: dict[str, Prompt], prompts_path: Path) -
     foreign = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".jpeg", ".webp"})
     if foreign:
         raise InputError(
-            "images are not lossless", where=folder, expected="PNG files only", got=", ".join(foreign[:5]),
+            "images are not lossless",
+            where=folder,
+            expected="PNG files only",
+            got=", ".join(foreign[:5]),
             fix="compression shifts scores: save the images again from their source, as PNG",
         )
     files = [(path, *parse_image_name(path.name)) for path in sorted(folder.glob("*.png"))]
@@ -100,7 +102,8 @@ def _image_files(folder: Path, prompts: dict[str, Prompt], prompts_path: Path) -
             "images and prompts do not match",
             where=f"{folder} and {prompts_path}",
             expected="images of every prompt, and only of these",
-            got=f"prompts without images: {_few(set(prompts) - seen)}; images without a prompt: {_few(seen - set(prompts))}",
+            got=f"prompts without images: {_few(set(prompts) - seen)}; "
+            f"images without a prompt: {_few(seen - set(prompts))}",
         )
     return files
 
@@ -119,7 +122,9 @@ def _read_images(paths: list[Path]) -> Any:
         try:
             with Image.open(path) as image:
                 if image.format != "PNG" or image.mode != "RGB":
-                    raise InputError("not an RGB PNG", where=path, expected="PNG, RGB", got=f"{image.format}, {image.mode}")
+                    raise InputError(
+                        "not an RGB PNG", where=path, expected="PNG, RGB", got=f"{image.format}, {image.mode}"
+                    )
                 images.append(np.asarray(image))
         except (OSError, UnidentifiedImageError) as error:
             raise InputError("cannot read an image", where=path, expected="a complete PNG", got=error) from error

@@ -30,8 +30,8 @@ class StepNoise:
 
     def initial(self, shared: bool) -> Float[Tensor, "batch tokens channels"]:
         """Initial latents; `shared`: one for all images of a prompt."""
-        places = ["shared"] * len(self.prompt_ids) if shared else self.image_indices
-        return self._draw("initial_noise", [(prompt, place) for prompt, place in zip(self.prompt_ids, places)])
+        places = ["shared"] * len(self.prompt_ids) if shared else [str(index) for index in self.image_indices]
+        return self._draw("initial_noise", list(zip(self.prompt_ids, places)))
 
     def transition(self, denoising_step: int) -> Float[Tensor, "batch tokens channels"]:
         """Noise of one denoising step; images of a prompt never share it."""

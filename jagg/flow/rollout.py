@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from jagg.backbones.protocol import Backbone, TextFeatures
@@ -32,7 +33,7 @@ class Rollout:
     latents: Float[Tensor, "states batch tokens channels"]
     """States 0..T."""
     velocities: Float[Tensor, "steps batch tokens channels"]
-    log_probs: Float[Tensor, "steps batch"]
+    log_probs: Float64[Tensor, "steps batch"]
     """Of each transition under the policy that drew it; 0 for ODE steps."""
 
 
@@ -62,7 +63,7 @@ def rollout(
     steps = plan.sampling_steps
     latents = initial.new_empty(steps + 1, *initial.shape)
     velocities = initial.new_empty(steps, *initial.shape)
-    log_probs = initial.new_zeros(steps, len(initial))
+    log_probs = initial.new_zeros(steps, len(initial), dtype=torch.float64)
     latents[0] = initial
     for j in range(steps):
         told = initial.new_full((len(initial),), plan.model_sigmas[j])
@@ -85,7 +86,7 @@ def sample_ode(
 ) -> Float[Tensor, "batch tokens channels"]:
     """Clean latents by Euler steps along the exact schedule; the sampler of every evaluation."""
     latents = initial
-    for sigma, sigma_next in zip(sigmas[:-1], sigmas[1:]):
+    for sigma, sigma_next in pairwise(sigmas):
         velocity = backbone.velocity(latents, initial.new_full((len(initial),), sigma), text)
         latents = sde_step(latents, velocity, sigma, sigma_next, 0.0).next
     return latents

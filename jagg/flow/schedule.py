@@ -18,9 +18,7 @@ def constant_diffusion(sigmas: tuple[float, ...], eta: float) -> tuple[float, ..
 
 def flow_grpo_diffusion(sigmas: tuple[float, ...], noise_level: float) -> tuple[float, ...]:
     """Flow-GRPO's coefficient: g = a sqrt(sigma / (1 - sigma)), with 1 - sigmas[1] where sigma is 1 (math.md 1)."""
-    return tuple(
-        noise_level * math.sqrt(sigma / (1 - (sigmas[1] if sigma == 1 else sigma))) for sigma in sigmas[:-1]
-    )
+    return tuple(noise_level * math.sqrt(sigma / (1 - (sigmas[1] if sigma == 1 else sigma))) for sigma in sigmas[:-1])
 
 
 def quantised(sigma: float) -> float:

@@ -1,6 +1,7 @@
 """Closed forms: passes of a trajectory, from the configuration alone (math.md 3 and 4)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from jagg import config as configuration
@@ -63,28 +64,49 @@ def expected_passes(
     """
     estimator, schedule = estimator_of(arm.estimator), schedule_of(arm.schedule)
     jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
-    each = [
-        plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in plans(algorithm)
-    ]
+    each = [plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in plans(algorithm)]
     return Passes(**{f.name: sum(getattr(passes, f.name) for passes in each) / len(each) for f in fields(Passes)})
 
 
-def passes_table(study: configuration.Study) -> str:
-    """Expected passes of a trajectory for every backbone, algorithm and arm of a study, as text."""
-    header = ("backbone", "algorithm", "arm", "windows", "approximate", "backward", "forward", "ratio")
-    rows = [header]
+def trajectory_flops(passes: Passes, forward_flops: int, gradient_checkpointing: bool) -> float:
+    """Transformer operations of a trajectory: a backward pass is two forwards, and a third where it recomputes."""
+    return forward_flops * (
+        passes.forward_passes_grad
+        + passes.forward_passes_nograd
+        + (3 if gradient_checkpointing else 2) * passes.backward_passes
+    )
+
+
+def passes_table(study: configuration.Study, forward_flops: Mapping[str, int]) -> str:
+    """Expected passes of a trajectory for every backbone, algorithm and arm of a study, as text.
+
+    `forward_flops`: backbone -> operations of one forward pass; a backbone that is not in it gets no operations.
+    """
+    header = ("backbone", "algorithm", "arm", "windows", "approximate", "backward", "forward", "ratio", "TFLOP")
+    rows: list[tuple[str, ...]] = [header]
     for backbone, model in study.backbones.items():
         evaluations = model.guidance.evaluations_per_velocity
         for name, algorithm in study.algorithms.items():
             each = {arm: expected_passes(algorithm, of, name, evaluations) for arm, of in study.arms.items()}
             reference = each[study.comparison.reference].backward_passes
-            rows += [(backbone, name, arm, *_cells(passes, reference)) for arm, passes in each.items()]
+            for arm, passes in each.items():
+                one = forward_flops.get(backbone)
+                total = trajectory_flops(passes, one, study.training.gradient_checkpointing) if one else None
+                flops = f"{total / 1e12:.4g}" if total else "unknown"
+                rows.append((backbone, name, arm, *_cells(passes, reference), flops))
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     lines = [
-        "  ".join(f"{cell:<{width}}" if i < 3 else f"{cell:>{width}}" for i, (cell, width) in enumerate(zip(row, widths)))
+        "  ".join(
+            f"{cell:<{width}}" if i < 3 else f"{cell:>{width}}" for i, (cell, width) in enumerate(zip(row, widths))
+        )
         for row in rows
     ]
-    return "\n".join([*lines, "", f"ratio: backward passes of {study.comparison.reference} over the arm's"])
+    notes = (
+        f"ratio: backward passes of {study.comparison.reference} over the arm's",
+        "TFLOP: matrix products of the transformer, rollout and update, 10^12 a trajectory; a forward pass of "
+        + ", ".join(f"{backbone} is {flops / 1e12:.4g}" for backbone, flops in forward_flops.items()),
+    )
+    return "\n".join([*lines, "", *notes])
 
 
 def _cells(passes: Passes, reference: float) -> tuple[str, ...]:

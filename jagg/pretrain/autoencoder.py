@@ -9,26 +9,27 @@ from torch.nn.functional import mse_loss
 
 from jagg.pretrain.embedded import EmbeddedFamily, cosine_schedule
 
-LEARNING_RATE = 4e-3
-KL_WEIGHT = 1e-4
+BATCH_SIZE = 16
+LEARNING_RATE = 3e-3
+KL_WEIGHT = 1e-5
 """Weight of the mean KL divergence beside the mean squared error of pixels in [-1, 1]."""
 
 
 def train_autoencoder(
     family: EmbeddedFamily,
     images: Float[Tensor, "count 3 size size"],
+    *,
     num_steps: int,
-    batch_size: int,
     seed: int,
     progress: Callable[[int, int], None],
 ) -> None:
     """Minimise squared error plus a little KL divergence (AdamW), then fix the latents' shift and scale."""
     vae: nn.Module = family.pipeline.vae
-    optimizer = torch.optim.AdamW(vae.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(vae.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     schedule = cosine_schedule(optimizer, num_steps)
     generator = torch.Generator().manual_seed(seed)
     for step in range(num_steps):
-        batch = images[torch.randint(len(images), (batch_size,), generator=generator)]
+        batch = images[torch.randint(len(images), (BATCH_SIZE,), generator=generator)]
         reconstruction, kl = family.reconstruct(batch)
         loss = mse_loss(reconstruction, batch) + KL_WEIGHT * kl
         optimizer.zero_grad(set_to_none=True)
@@ -38,3 +39,11 @@ def train_autoencoder(
         schedule.step()
         progress(step + 1, num_steps)
     family.normalise(images[:1024])
+
+
+@torch.no_grad()
+def reconstruction_psnr(family: EmbeddedFamily, images: Float[Tensor, "count 3 size size"]) -> float:
+    """Peak signal-to-noise ratio of reconstructions, in dB; the peak is the pixels' range."""
+    with torch.random.fork_rng(devices=[]):
+        reconstruction, _ = family.reconstruct(images)
+    return -10 * torch.log10(mse_loss(reconstruction.clamp(-1, 1), images) / 4).item()

@@ -35,7 +35,7 @@ def ragged(images: Images, strengths: Strengths, rng: np.random.Generator) -> Fl
 def ghost(images: Images, strengths: Strengths, rng: np.random.Generator) -> Float[np.ndarray, "batch height width 3"]:
     """Another image of the batch shines through, up to six tenths of it."""
     share = 0.6 * _column(strengths)
-    return (1 - share) * images + share * images[rng.permutation(len(images))]
+    return (1 - share) * images + share * np.roll(images, 1, axis=0)
 
 
 DEGRADATIONS: dict[str, Callable[[Images, Strengths, np.random.Generator], np.ndarray]] = {
@@ -53,7 +53,9 @@ def degrade(images: Images, kind: str, strengths: Strengths, rng: np.random.Gene
 
 def augment(images: Images, rng: np.random.Generator) -> Images:
     """Half of the images degraded in a way and with a strength up to 0.7 drawn for each."""
-    kinds = rng.choice(["none", *DEGRADATIONS], size=len(images), p=[0.5, *[0.5 / len(DEGRADATIONS)] * len(DEGRADATIONS)])
+    kinds = rng.choice(
+        ["none", *DEGRADATIONS], size=len(images), p=[0.5, *[0.5 / len(DEGRADATIONS)] * len(DEGRADATIONS)]
+    )
     result = images.copy()
     for kind in DEGRADATIONS:
         rows = np.flatnonzero(kinds == kind)

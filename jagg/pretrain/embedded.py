@@ -16,8 +16,11 @@ class EmbeddedFamily(Protocol):
     """An untrained pipeline in diffusers' classes and the three computations that train it."""
 
     pipeline: DiffusionPipeline
-    empty_prompt: str | None
-    """The prompt of the unconditional branch, where the family has one to learn."""
+
+    @property
+    def empty_prompt(self) -> str | None:
+        """The prompt of the unconditional branch, where the family has one to learn."""
+        ...
 
     def reconstruct(self, images: Float[Tensor, "batch 3 size size"]) -> tuple[Tensor, Tensor]:
         """The autoencoder's images of one latent sample each, and the mean KL divergence from a unit normal."""
@@ -80,6 +83,15 @@ def zero_(*modules: nn.Module) -> None:
         for module in modules:
             for parameter in module.parameters():
                 parameter.zero_()
+
+
+def quiet_(convolution: nn.Conv2d | nn.Conv3d) -> None:
+    """Make the second half of an encoder's last outputs, the latents' log variance, small and nearly constant."""
+    assert convolution.bias is not None
+    half = len(convolution.bias) // 2
+    with torch.no_grad():
+        convolution.weight[half:] *= 0.1
+        convolution.bias[half:] = -5.0
 
 
 def parameter_counts(pipeline: DiffusionPipeline) -> dict[str, int]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
+from diffusers.models.resnet import ResnetBlock2D
 from jaxtyping import Float
 from torch import Tensor
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
@@ -12,7 +13,7 @@ from jagg import config as configuration
 from jagg.backbones.flux import transformer_inputs
 from jagg.backbones.protocol import TextFeatures
 from jagg.backbones.source import checked_grid
-from jagg.pretrain.embedded import zero_
+from jagg.pretrain.embedded import quiet_, zero_
 from jagg.pretrain.tokenizers import clip_tokenizer, t5_tokenizer
 
 CLIP_TOKENS = 16
@@ -49,18 +50,7 @@ def untrained_pipeline(source: configuration.EmbeddedBackbone) -> FluxPipeline:
     zero_(transformer.norm_out.linear, transformer.proj_out)
     return FluxPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
-        vae=AutoencoderKL(
-            block_out_channels=(8, 16, 32),
-            down_block_types=("DownEncoderBlock2D",) * 3,
-            up_block_types=("UpDecoderBlock2D",) * 3,
-            latent_channels=LATENT_CHANNELS,
-            layers_per_block=1,
-            norm_num_groups=4,
-            mid_block_add_attention=False,
-            use_quant_conv=False,
-            use_post_quant_conv=False,
-            shift_factor=0.0,
-        ),
+        vae=_autoencoder(),
         text_encoder=CLIPTextModel(
             CLIPTextConfig(
                 vocab_size=len(clip),
@@ -95,6 +85,24 @@ def untrained_pipeline(source: configuration.EmbeddedBackbone) -> FluxPipeline:
         tokenizer_2=t5,
         transformer=transformer,
     )
+
+
+def _autoencoder() -> AutoencoderKL:
+    vae = AutoencoderKL(
+        block_out_channels=(8, 16, 32),
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        latent_channels=LATENT_CHANNELS,
+        layers_per_block=1,
+        norm_num_groups=4,
+        mid_block_add_attention=False,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        shift_factor=0.0,
+    )
+    zero_(*(block.conv2 for block in vae.modules() if isinstance(block, ResnetBlock2D)))
+    quiet_(vae.encoder.conv_out)
+    return vae
 
 
 class EmbeddedFlux:

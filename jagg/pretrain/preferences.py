@@ -57,15 +57,13 @@ def quality_pairs(num_pairs: int, rng: np.random.Generator, image_size: int) -> 
     return PreferencePairs([caption.text for caption in captions], better, worse)
 
 
-def preference_loss(
-    better: Float[Tensor, "pairs"], worse: Float[Tensor, "pairs"], scale: Tensor
-) -> Float[Tensor, ""]:
+def preference_loss(better: Float[Tensor, "pairs"], worse: Float[Tensor, "pairs"], scale: Tensor) -> Float[Tensor, ""]:
     """Negative log-likelihood of the preferred image under Bradley and Terry's model, on scaled cosines."""
     return -functional.logsigmoid(scale * (better - worse)).mean()
 
 
 def preference_step_loss(
-    scorer: CosineScorer, rng: np.random.Generator, batch_size: int
+    scorer: CosineScorer, rng: np.random.Generator, batch_size: int, done: float
 ) -> Float[Tensor, ""]:
     """Preferences of one batch (half matching, half quality) plus the contrastive loss of its better images."""
     half = batch_size // 2
@@ -76,8 +74,8 @@ def preference_step_loss(
     images, prompts = unit_embeddings(scorer, all_images, texts)
     better, worse = images.chunk(2)
     scale = logit_scale(scorer)
-    cosines = [(part * prompts).sum(1) for part in (better, worse)]
-    return preference_loss(*cosines, scale) + contrastive_loss(better, prompts, scale, texts)
+    preference = preference_loss((better * prompts).sum(1), (worse * prompts).sum(1), scale)
+    return preference + contrastive_loss(better, prompts, scale, texts)
 
 
 def preference_accuracy(scorer: CosineScorer, pairs: PreferencePairs) -> float:
@@ -85,5 +83,3 @@ def preference_accuracy(scorer: CosineScorer, pairs: PreferencePairs) -> float:
     better = scorer.score(images=pairs.better, prompts=pairs.texts)
     worse = scorer.score(images=pairs.worse, prompts=pairs.texts)
     return float(np.mean((better > worse) + 0.5 * (better == worse)))
-
-

@@ -19,11 +19,11 @@ EMBEDDING_WIDTH = 64
 
 CLIP_TOWERS = {
     "pickscore": {
-        "vision": {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "patch_size": 4},
+        "vision": {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "patch_size": 8},
         "text": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
     },
     "clipscore": {
-        "vision": {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "patch_size": 4},
+        "vision": {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "patch_size": 8},
         "text": {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
     },
 }
@@ -97,6 +97,9 @@ def _create_hpsv2(config: Scorer, folder: Path) -> None:
 def _create_clip(config: Scorer, folder: Path) -> None:
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
     from transformers.convert_slow_tokenizer import bytes_to_unicode
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     merges = word_merges(vocabulary())
     characters = list(bytes_to_unicode().values())
@@ -123,7 +126,9 @@ def _create_clip(config: Scorer, folder: Path) -> None:
         "intermediate_size": 4 * towers["vision"]["hidden_size"],
         "image_size": IMAGE_SIZE,
     }
-    CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=EMBEDDING_WIDTH)).save_pretrained(folder)
+    CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=EMBEDDING_WIDTH)).save_pretrained(
+        folder
+    )
 
 
 CREATORS: dict[str, Callable[[Scorer, Path], None]] = {

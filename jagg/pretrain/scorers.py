@@ -1,10 +1,7 @@
 """Building a study's scorer folder: training an embedded scorer, or checking and recording a full-size one."""
 
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 
 from jagg.config import EmbeddedScorer, Scorer
 from jagg.pretrain.contrastive import contrastive_step_loss, optimise
+from jagg.pretrain.folders import replaced_folder
 from jagg.pretrain.preferences import preference_step_loss
 from jagg.pretrain.scorer_models import create_untrained, save_weights
 from jagg.pretrain.scorer_quality import held_out_accuracies
@@ -32,19 +30,19 @@ PREFERENCE_RATE = 0.3
 def pretrain_scorer(config: Scorer, out: Path, progress: Progress = lambda stage, done, total: None) -> dict[str, Any]:
     """Fill the scorer folder `out` (results/<study>/scorers/<metric>/) and return its manifest, scorer.json.
 
-    An embedded scorer is trained; a hub or folder one is loaded, scored once, and recorded. A folder that exists is
-    replaced as a whole.
+    An embedded scorer is trained; a hub or folder one is loaded, scored once, and recorded. An earlier scorer in `out`
+    is replaced as a whole.
 
     Raises:
         InputError: no embedded form of the family; weights missing, damaged or unreachable.
     """
-    with _replacing(Path(out)) as folder:
+    with replaced_folder(Path(out), MANIFEST) as folder:
         manifest: dict[str, Any] = {"family": config.family, "source": config.source.model_dump(mode="json")}
         if isinstance(config.source, EmbeddedScorer):
             manifest |= _train(config, config.source, folder, progress)
         write_json(folder / MANIFEST, manifest)
         scorer = load_scorer(config, folder)
-        manifest |= {"name": scorer.name, "preflight": preflight({config.family: scorer})[config.family]}
+        manifest |= {"label": scorer.name, "preflight": preflight({config.family: scorer})[config.family]}
         if isinstance(scorer, CosineScorer):
             manifest |= {
                 "num_parameters": scorer.num_parameters,
@@ -82,17 +80,3 @@ def _train(config: Scorer, source: EmbeddedScorer, folder: Path, progress: Progr
         "held_out_accuracy": held_out_accuracies(trained, source.seed),
         "training_s": round(training_s, 3),
     }
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well, else is removed."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if out.exists():
-            shutil.rmtree(out)
-        os.replace(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

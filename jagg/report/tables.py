@@ -1,5 +1,6 @@
 """From the files of finished runs to the study's tables."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from jagg.config import Study
 from jagg.errors import InputError
+from jagg.identity import flattened, run_settings, train_identity
 from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
 from jagg.records import (
     BACKWARD_PASSES,
@@ -20,7 +22,6 @@ from jagg.records import (
     read_json,
     read_table,
     table_of,
-    write_json,
     write_table,
 )
 from jagg.stats.compare import compare
@@ -37,13 +38,16 @@ class Run:
     history: pa.Table
     scores: pa.Table
     lost_steps: int = 0
+    diverged: dict[str, Any] | None = None
 
     @property
     def row(self) -> dict[str, Any]:
         """The run's row of the runs table."""
-        notes = [f"training steps made twice after interruptions: {self.lost_steps}"] if self.lost_steps else []
-        if self.status != COMPLETE:
-            notes.insert(0, "not averaged")
+        notes = [] if self.status == COMPLETE else ["not averaged"]
+        if self.diverged:
+            notes.append("{quantity} was {value} at training step {step}".format(**self.diverged))
+        if self.lost_steps:
+            notes.append(f"training steps lost to interruptions: {self.lost_steps}")
         return {
             **self.key.row(),
             "status": self.status,
@@ -53,12 +57,13 @@ class Run:
 
 
 def aggregate(study: Study, paths: StudyPaths) -> None:
-    """Write scores.parquet, history.parquet, paired_differences.csv, backward_passes.csv, runs.csv and study.json.
+    """Write scores.parquet, history.parquet, paired_differences.csv, backward_passes.csv and runs.csv.
 
     Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
 
     Raises:
-        InputError: a file of a finished run is missing, truncated or of another run, or scores cannot be compared.
+        InputError: a file of a finished run is missing, truncated or of another run, a run was made with other settings
+            than the study's, or scores cannot be compared.
     """
     runs = [read_run(study, key, paths.run(key)) for key in run_keys(study)]
     complete = [run for run in runs if run.status == COMPLETE]
@@ -74,7 +79,6 @@ def aggregate(study: Study, paths: StudyPaths) -> None:
     }
     for name, table in tables.items():
         write_table(paths.table(name), table)
-    write_json(paths.config, study.model_dump(mode="json"))
 
 
 def paired_differences(study: Study, scores: pa.Table) -> pa.Table:
@@ -101,7 +105,9 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
     """
     if not run.manifest.exists():
         return Run(key, MISSING, table_of([], HISTORY), table_of([], SCORES))
-    status = DIVERGED if read_json(run.manifest)["status"] == DIVERGED else COMPLETE
+    record = read_json(run.manifest)
+    _check_settings(study, key, run, record)
+    status = DIVERGED if record["status"] == DIVERGED else COMPLETE
     attempts = read_table(run.history, HISTORY).select(HISTORY.names)
     _check_key(attempts, key, run.history)
     history = last_attempts(attempts)
@@ -109,7 +115,22 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
     if status == COMPLETE:
         tables = [_read_scores(study, key, run, step) for step in study.training.checkpoints]
         scores = pa.concat_tables(tables)
-    return Run(key, status, history, scores, len(attempts) - len(history))
+    lost_steps = len(attempts) - len(history) + len(record["lost_steps"])
+    return Run(key, status, history, scores, lost_steps, record["diverged"])
+
+
+def _check_settings(study: Study, key: RunKey, run: RunPaths, record: dict[str, Any]) -> None:
+    made = flattened(run_settings(record["identity"]))
+    wanted = flattened(run_settings(json.loads(train_identity(study, key))))
+    changed = sorted(name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name))
+    if changed:
+        raise InputError(
+            "a run was made with other settings than the study's",
+            where=run.manifest,
+            expected=", ".join(f"{name} {wanted.get(name)}" for name in changed),
+            got=", ".join(f"{name} {made.get(name)}" for name in changed),
+            fix="run the study again",
+        )
 
 
 def _read_scores(study: Study, key: RunKey, run: RunPaths, step: int) -> pa.Table:
@@ -137,7 +158,7 @@ def _check_key(table: pa.Table, key: RunKey, path: object) -> None:
 
 
 def last_attempts(history: pa.Table) -> pa.Table:
-    """Each training step once, in order: after an interruption a step is made again, and the last attempt counts."""
+    """Each training step once, in order: of steps made again after an interruption the last attempt counts."""
     order = np.lexsort([history.column("attempt").to_numpy(), history.column("step").to_numpy()])
     steps = history.column("step").to_numpy()[order]
     last = np.append(steps[1:] != steps[:-1], True)[: len(steps)]

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
+from transformers.utils import logging as transformers_logging
 
 from jagg.config import Scorer
 from jagg.errors import InputError
@@ -14,14 +16,18 @@ from jagg.scorers.cosine import CosineScorer, Images
 from jagg.scorers.sources import checked_weights, hub_folder, model_folder, scorer_label, source_model
 
 WEIGHTS = "model.safetensors"
-PROCESSOR_FILES = ["preprocessor_config.json", "processor_config.json", "tokenizer*", "vocab.json", "merges.txt",
-                   "special_tokens_map.json"]
+PROCESSOR_FILES = [
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer*",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+]
 
 
 class CLIPScorer(CosineScorer):
     """A CLIPModel and its processor; images go through Pillow, whatever else is installed."""
-
-    model: CLIPModel
 
     def __init__(
         self,
@@ -33,20 +39,18 @@ class CLIPScorer(CosineScorer):
         super().__init__(**shared)
         self._tokenizer = tokenizer
         self._image_processor = image_processor
-        self._max_tokens = self.model.config.text_config.max_position_embeddings
+        self.max_tokens = self.model.config.text_config.max_position_embeddings
 
     def pixels(self, images: Images) -> Float[Tensor, "batch 3 size size"]:
         return self._image_processor(list(images), return_tensors="pt")["pixel_values"]
 
     def tokens(self, prompts: list[str]) -> dict[str, Tensor]:
         return dict(
-            self._tokenizer(
-                prompts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt"
-            )
+            self._tokenizer(prompts, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt")
         )
 
     def truncated(self, prompts: list[str]) -> list[bool]:
-        return [len(ids) > self._max_tokens for ids in self._tokenizer(prompts)["input_ids"]] if prompts else []
+        return [len(ids) > self.max_tokens for ids in self._tokenizer(prompts)["input_ids"]] if prompts else []
 
     def embed_images(self, pixels: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch width"]:
         return projected(self.model.get_image_features(pixel_values=pixels), self.model.config.projection_dim)
@@ -77,13 +81,14 @@ def load(config: Scorer, folder: Path, device: str) -> CLIPScorer:
     source = model_folder(config, folder, [WEIGHTS, "config.json", *([] if config.processor else PROCESSOR_FILES)])
     processor = hub_folder(config.processor, PROCESSOR_FILES) if config.processor else source
     weight_sha256 = checked_weights(config, folder, source / WEIGHTS)
+    transformers_logging.disable_progress_bar()
     try:
         model, report = CLIPModel.from_pretrained(
             source, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
         )
         tokenizer = CLIPTokenizer.from_pretrained(processor, local_files_only=True)
         image_processor = CLIPImageProcessorPil.from_pretrained(processor, local_files_only=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise InputError("a CLIP model does not load", where=source, got=str(error)[:300]) from error
     _check_filled(source, report)
     image_size = model.config.vision_config.image_size
@@ -110,5 +115,7 @@ def _check_filled(source: Path, report: dict[str, Any]) -> None:
     if wrong:
         raise InputError(
             "weights and configuration of a CLIP model do not belong together",
-            where=source, expected="every weight of the model, and no other", got=", ".join(sorted(wrong)[:5]),
+            where=source,
+            expected="every weight of the model, and no other",
+            got=", ".join(sorted(wrong)[:5]),
         )

@@ -24,6 +24,10 @@ class CosineScorer(ABC):
     """
 
     unit = "cosine"
+    model: Any
+    """The torch module of both towers; families differ in its methods."""
+    max_tokens: int
+    """Tokens of a prompt that the model reads, start and end token among them."""
 
     def __init__(
         self, *, label: str, weight_sha256: str, image_size: int, model: nn.Module, batch_size: int, device: str
@@ -71,7 +75,7 @@ class CosineScorer(ABC):
         check_pairs(images, prompts)
         distinct = list(dict.fromkeys(prompts))
         with torch.inference_mode():
-            of_prompt = {}
+            of_prompt: dict[str, Tensor] = {}
             for part in _parts(distinct, self.batch_size):
                 of_prompt.update(zip(part, self.prompt_directions(part)))
             values = [
@@ -127,7 +131,9 @@ def warnings_are_errors(what: str) -> Iterator[None]:
             yield
         except UserWarning as warning:
             raise InputError(
-                "a scorer's model loads with a warning", where=what, got=str(warning),
+                "a scorer's model loads with a warning",
+                where=what,
+                got=str(warning),
                 fix="use weights and a configuration that belong together",
             ) from warning
 

@@ -8,9 +8,8 @@ import numpy as np
 import open_clip
 import torch
 from jaxtyping import Float
-from open_clip.transform import PreprocessCfg, image_transform_v2
-from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
 from jagg.config import Scorer
 from jagg.errors import InputError
@@ -22,6 +21,9 @@ ARCHITECTURE = "ViT-H-14"
 """The published weights' model among open_clip's own configurations; a folder may hold another configuration."""
 CONFIG_FILE = "open_clip_config.json"
 MERGES_FILE = "bpe_merges.txt.gz"
+_MEAN, _STD = (
+    torch.tensor(values)[:, None, None] for values in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
+)
 
 
 class HPSv2(CosineScorer):
@@ -34,26 +36,39 @@ class HPSv2(CosineScorer):
     def __init__(self, *, tokenizer: Any, **shared: Any) -> None:
         super().__init__(**shared)
         self._tokenizer = tokenizer
-        # the authors scale the longer edge and pad, where open_clip scales the shorter one and crops
-        self._transform = image_transform_v2(
-            PreprocessCfg(size=self.image_size, resize_mode="longest"), is_train=False
-        )
+        self.max_tokens = tokenizer.context_length
 
     def pixels(self, images: Images) -> Float[Tensor, "batch 3 size size"]:
-        return torch.stack([self._transform(Image.fromarray(image)) for image in images])
+        unit = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+        return (fitted(unit, self.image_size) - _MEAN) / _STD
 
     def tokens(self, prompts: list[str]) -> dict[str, Tensor]:
         return {"text": self._tokenizer(prompts)}
 
     def truncated(self, prompts: list[str]) -> list[bool]:
-        room = self._tokenizer.context_length - 2
-        return [len(self._tokenizer.encode(prompt)) > room for prompt in prompts]
+        return [len(self._tokenizer.encode(prompt)) > self.max_tokens - 2 for prompt in prompts]
 
     def embed_images(self, pixels: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch width"]:
         return self.model.encode_image(pixels)
 
     def embed_prompts(self, tokens: dict[str, Tensor]) -> Float[Tensor, "batch width"]:
         return self.model.encode_text(tokens["text"])
+
+
+def fitted(images: Float[Tensor, "batch 3 height width"], size: int) -> Float[Tensor, "batch 3 size size"]:
+    """Images whose longer edge is scaled to `size` and whose shorter one is padded with zeros, as the authors do.
+
+    open_clip by itself scales the shorter edge and crops, and scales bytes rather than floats.
+    """
+    height, width = images.shape[2:]
+    if max(height, width) == size:
+        scaled = images
+    else:
+        scale = size / max(height, width)
+        new_size = (round(height * scale), round(width * scale))
+        scaled = functional.interpolate(images, new_size, mode="bicubic", antialias=True, align_corners=False)
+    rows, columns = (size - edge for edge in scaled.shape[2:])
+    return functional.pad(scaled, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
 
 
 def load(config: Scorer, folder: Path, device: str) -> HPSv2:
@@ -67,7 +82,8 @@ def load(config: Scorer, folder: Path, device: str) -> HPSv2:
     weights = source / checkpoint
     weight_sha256 = checked_weights(config, folder, weights)
     architecture = architecture_of(source)
-    model = open_clip.CLIP(**open_clip.get_model_config(architecture))
+    with torch.random.fork_rng(devices=[]):  # initial weights, soon replaced, take no draws from anyone
+        model = open_clip.CLIP(**open_clip.get_model_config(architecture))
     try:
         open_clip.load_checkpoint(model, str(weights), weights_only=True)
     except (RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:

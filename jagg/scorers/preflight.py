@@ -23,7 +23,9 @@ def preflight_value(metric: str, scorer: Scorer) -> float:
     values = scorer.score(images=image[None], prompts=[CAPTION])
     if values.shape != (1,) or not np.isfinite(values).all() or abs(values[0]) > 1 + 1e-9:
         raise InputError(
-            "a scorer fails its first score", where=f"{metric}: {scorer.name}",
-            expected="one finite cosine between -1 and 1", got=values.tolist(),
+            "a scorer fails its first score",
+            where=f"{metric}: {scorer.name}",
+            expected="one finite cosine between -1 and 1",
+            got=values.tolist(),
         )
     return float(values[0])

@@ -41,7 +41,10 @@ def check_built(config: Scorer, folder: Path) -> None:
     found = {key: record.get(key) for key in wanted} if isinstance(record, dict) else record
     if found != wanted:
         raise InputError(
-            "a scorer was built from another configuration", where=manifest, expected=wanted, got=found,
+            "a scorer was built from another configuration",
+            where=manifest,
+            expected=wanted,
+            got=found,
             fix="remove the folder and run jagg pretrain again",
         )
 
@@ -52,14 +55,13 @@ def hub_folder(model: HubModel, files: list[str]) -> Path:
     Raises:
         InputError: the files are neither in the cache nor to be had from the hub.
     """
-    import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     wanted = {"repo_id": model.repo, "revision": model.revision, "allow_patterns": files}
     try:
         return Path(snapshot_download(**wanted))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, httpx.HTTPError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise InputError(
             "a model on the hub cannot be had",
             where=f"{model.repo} at revision {model.revision}",
@@ -82,8 +84,11 @@ def checked_weights(config: Scorer, folder: Path, path: Path) -> str:
     for owner, expected in (("the configuration", config.weight_sha256), (str(folder / MANIFEST), recorded)):
         if expected is not None and expected != found:
             raise InputError(
-                "a scorer's weight file is not the expected one", where=path, expected=f"{expected} ({owner})",
-                got=found, fix="fetch or build the weights again, or correct the hash",
+                "a scorer's weight file is not the expected one",
+                where=path,
+                expected=f"{expected} ({owner})",
+                got=found,
+                fix="fetch or build the weights again, or correct the hash",
             )
     return found
 

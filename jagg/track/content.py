@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from jagg.config import Study, canonical_json
-from jagg.identity import run_settings
+from jagg.identity import flattened, run_settings
 from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
 from jagg.records import HISTORY, SCORES, file_sha256, read_json, read_table, text_sha256
 
@@ -88,11 +88,11 @@ def _parent(key: str, parent: str | None, tags: dict[str, str], artifacts: dict[
 
 
 def _run_entry(study: Study, key: RunKey, run: RunPaths) -> Entry:
-    settings = run_settings(study, key)
     record = read_json(run.manifest)
+    settings = run_settings(record["identity"])
     history = read_table(run.history, HISTORY)
     scores = [run.scores(step) for step in study.training.checkpoints if run.scores(step).exists()]
-    end_ms = int(run.manifest.stat().st_mtime * 1000)
+    start_ms, end_ms = (int(1000 * record[name]) for name in ("started", "finished"))
     points = list(_history_points(history, end_ms)) + list(_score_points(scores, end_ms))
     last = max((point.step for point in points), default=0)
     finite = [point for point in points if math.isfinite(point.value)]
@@ -117,7 +117,7 @@ def _run_entry(study: Study, key: RunKey, run: RunPaths) -> Entry:
         params={name: _shown(value) for name, value in flattened(settings).items()}
         | {"config_sha256": tags[CONFIG_TAG]},
         points=finite,
-        start_ms=min((point.time_ms for point in finite), default=end_ms),
+        start_ms=start_ms,
         end_ms=end_ms,
     )
 
@@ -146,17 +146,6 @@ def _score_points(scores: list[Path], end_ms: int) -> Iterator[Point]:
         for row in means.to_pylist():
             value = math.nan if row["value_mean_mean"] is None else row["value_mean_mean"]
             yield Point(f"evaluation/{row['metric']}", row["step"], value, end_ms)
-
-
-def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted keys; lists stay whole."""
-    if not isinstance(content, dict):
-        return {prefix: content}
-    return {
-        name: value
-        for key, inner in content.items()
-        for name, value in flattened(inner, f"{prefix}.{key}" if prefix else key).items()
-    }
 
 
 def _shown(value: Any) -> str:

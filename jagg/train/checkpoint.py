@@ -38,7 +38,7 @@ def write_checkpoint(folder: Path, transformer: nn.Module, trained: Trained, ste
             buffers = {name: tensor for name, tensor in transformer.state_dict().items() if name not in weights}
             weights |= {name: tensor.cpu().contiguous() for name, tensor in buffers.items()}
             if hasattr(transformer, "save_config"):
-                transformer.save_config(building)
+                transformer.save_config(building)  # type: ignore[operator]
         path = building / _WEIGHTS[kind]
         save_file(weights, path, metadata={"format": "pt"})
         record |= {"tensors": len(weights), "sha256": file_sha256(path)}
@@ -68,7 +68,7 @@ def load_checkpoint(backbone: Backbone, folder: Path) -> int:
             parameters[name].copy_(tensor)
     if record["kind"] == "lora" and not any(tensor.any() for name, tensor in weights.items() if ".lora_B." in name):
         raise InputError("a checkpoint leaves the model as it was", where=folder, got="adapters that are all zero")
-    transformer.jagg_checkpoint = record["kind"]  # type: ignore[assignment]
+    transformer.jagg_checkpoint = record["kind"]
     return len(weights)
 
 
@@ -96,7 +96,10 @@ def _read_weights(folder: Path, record: dict[str, Any]) -> dict[str, Tensor]:
     found = file_sha256(path)
     if found != record["sha256"]:
         raise InputError(
-            "the weights of a checkpoint are damaged", where=path, expected=record["sha256"], got=found,
+            "the weights of a checkpoint are damaged",
+            where=path,
+            expected=record["sha256"],
+            got=found,
             fix="train the run again",
         )
     return load_file(path)
@@ -110,7 +113,9 @@ def _adapters(transformer: nn.Module, folder: Path) -> dict[str, nn.Parameter]:
 
 
 def _check_names(weights: dict[str, Tensor], parameters: dict[str, Tensor], folder: Path) -> None:
-    fitting = {name for name, tensor in weights.items() if name in parameters and parameters[name].shape == tensor.shape}
+    fitting = {
+        name for name, tensor in weights.items() if name in parameters and parameters[name].shape == tensor.shape
+    }
     lacking = sorted(set(parameters) - fitting)
     if len(fitting) < len(weights) or lacking:
         raise InputError(

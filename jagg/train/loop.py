@@ -105,7 +105,10 @@ def run_training(
     needed = study.training.prompts_per_step
     if len(prompts) < needed:
         raise InputError(
-            "too few training prompts", where="training.prompts_per_step", expected=f"at most {len(prompts)}", got=needed
+            "too few training prompts",
+            where="training.prompts_per_step",
+            expected=f"at most {len(prompts)}",
+            got=needed,
         )
     paths = RunPaths(out)
     with run_lock(out) as lock:

@@ -39,7 +39,7 @@ _CACHED_PROMPTS = 512
 
 
 class DivergedError(ArithmeticError):
-    """A reward, loss or gradient is not finite: the run ends here and is shown as diverged."""
+    """A latent, reward, loss or gradient is not finite: the run ends here and is shown as diverged."""
 
     def __init__(self, step: int, quantity: str, value: float) -> None:
         super().__init__(f"step {step}: {quantity} is {value}")
@@ -63,9 +63,7 @@ class Batch:
         return digest.hexdigest()
 
 
-def draw_batch(
-    study: Study, key: RunKey, prompts: list[Prompt], latent_shape: tuple[int, int], step: int
-) -> Batch:
+def draw_batch(study: Study, key: RunKey, prompts: list[Prompt], latent_shape: tuple[int, int], step: int) -> Batch:
     """What a step draws, from streams named by study seed, run seed and step."""
     training = study.training
     order = torch.randperm(len(prompts), generator=_stream("prompts", study, key, step))[: training.prompts_per_step]
@@ -119,7 +117,7 @@ class Trainer:
         """Do training step `step` (from 1); returns its row of the history.
 
         Raises:
-            DivergedError: a reward, loss or gradient norm is not finite.
+            DivergedError: a latent, reward, loss or gradient norm is not finite.
         """
         started = time.perf_counter()
         batch = draw_batch(self.study, self.key, self.prompts, self.backbone.latent_shape, step)
@@ -127,17 +125,26 @@ class Trainer:
         text = self._text_features(batch.prompts)
         rolling = self._clock()
         rollout = self.schedule.rollout(
-            self.ledger, self.method, batch.plan, text, batch.initial.to(self.device), batch.noise.transition,
+            self.ledger,
+            self.method,
+            batch.plan,
+            text,
+            batch.initial.to(self.device),
+            batch.noise.transition,
             self._generators(step, 0),
         )
         rollout_s = self._clock() - rolling
+        # Decoding makes an image of anything, so a broken latent would be scored like any other.
+        _check_finite(step, "latent", float(rollout.latents[-1].sum()))
         rewards = score_images(
             self._decode(rollout.latents[-1]), [p.text for p in batch.prompts], self.scorers, self.study.reward
         )
         _check_finite(step, "reward", rewards.total)
         total = torch.from_numpy(rewards.total)
         advantages = group_advantages(
-            total, self.training.group_size, deviation=self.algorithm.advantage_deviation,
+            total,
+            self.training.group_size,
+            deviation=self.algorithm.advantage_deviation,
             adv_clip=self.algorithm.adv_clip,
         ).to(rollout.latents)
         updating = self._clock()
@@ -159,9 +166,7 @@ class Trainer:
             "noise_sha256": batch.sha256(),
         }
 
-    def _update(
-        self, step: int, rollout: Rollout, advantages: Float[Tensor, "batch"]
-    ) -> dict[str, float | int]:
+    def _update(self, step: int, rollout: Rollout, advantages: Float[Tensor, "batch"]) -> dict[str, float | int]:
         """The optimizer steps of a training step; each takes its share of the images."""
         count = self.training.optimizer_steps_per_rollout
         share = len(advantages) // count
@@ -193,7 +198,10 @@ class Trainer:
     def _ledger_row(self, batch: Batch) -> dict[str, int]:
         images = len(batch.prompts)
         expected = plan_passes(
-            batch.plan, self.method.estimator, self.schedule, self.method.jagg_frac,
+            batch.plan,
+            self.method.estimator,
+            self.schedule,
+            self.method.jagg_frac,
             self.backbone.evaluations_per_velocity,
         )
         counts = self.ledger.take()

@@ -60,12 +60,11 @@ def test_clipped_transitions_drop_out_and_the_others_stay() -> None:
 
 def test_on_policy_ratio_is_one_and_nothing_is_clipped() -> None:
     made = {name: tensor.float() for name, tensor in transitions(1, off_policy=0.0).items()}
-    levels = {name: tensor.float() for name, tensor in LEVELS.items()}
-    step = sde_step(made["latents"], made["velocities"], **levels)
+    step = sde_step(made["latents"], made["velocities"], **LEVELS)
     made["old_log_probs"] = log_prob(made["next_latents"], step.mean, step.std)
-    signals = clipped_signals(**made, **levels, clip_range=1e-4)
+    signals = clipped_signals(**made, **LEVELS, clip_range=1e-4)
     assert (signals.ratio - 1).abs().max() <= 1e-6
-    assert_close(signals.loss, -made["advantages"].expand(3, 5))
+    assert_close(signals.loss, -made["advantages"].double().expand(3, 5))
     assert (signals.signals.abs().amax(dim=(2, 3)) > 0).all()
 
 

@@ -118,9 +118,15 @@ def test_study_run_checks_the_file_first(tmp_path: Path) -> None:
 def test_passes_of_the_embedded_study() -> None:
     process = jagg("passes", str(SMALL))
     assert process.returncode == 0, process.stderr
-    rows = [line.split() for line in process.stdout.splitlines()]
-    (baseline,) = [row for row in rows if row[:2] == ["dancegrpo", "baseline"]]
-    (arm,) = [row for row in rows if row[:2] == ["dancegrpo", "jagg"]]
-    assert "20" in baseline
-    assert "14" in arm
-    assert any(cell.startswith("1.43") for cell in arm)
+    rows = {tuple(cells[:3]): cells[3:] for line in process.stdout.splitlines() if len(cells := line.split()) == 9}
+    backward, forward, ratio = range(2, 5)
+    assert rows["flux", "dancegrpo", "baseline"][backward] == "20"
+    assert rows["flux", "dancegrpo", "jagg"][backward] == "14"
+    assert rows["flux", "dancegrpo", "jagg"][ratio].startswith("1.43"[:3])
+    assert rows["flux", "dancegrpo", "jagg"][forward] == rows["flux", "dancegrpo", "baseline"][forward] == "40"
+
+
+def test_passes_of_the_full_study_come_from_the_full_size_models() -> None:
+    process = jagg("passes", str(ROOT / "configs" / "paper.yaml"))
+    assert process.returncode == 0, process.stderr
+    assert "flux is 37.28, qwen_image is 32.69" in process.stdout

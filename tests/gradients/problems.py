@@ -30,8 +30,14 @@ class Problem:
 
 
 def problem(
-    module: nn.Module | None = None, *, images: int = 6, steps: int = 10, g: float = 0.5, off_policy: float = 0.0,
-    seed: int = 0, first: int = 0,
+    module: nn.Module | None = None,
+    *,
+    images: int = 6,
+    steps: int = 10,
+    g: float = 0.5,
+    off_policy: float = 0.0,
+    seed: int = 0,
+    first: int = 0,
 ) -> Problem:
     """Float64 trajectories of a policy; `off_policy` moves the parameters after the rollout."""
     backbone = AnalyticBackbone(module or Curved(dtype=torch.float64))
@@ -45,7 +51,7 @@ def problem(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in backbone.transformer.parameters():
-            parameter += off_policy * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(off_policy * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     return Problem(backbone, made, torch.randn(images, generator=generator, dtype=torch.float64))
 
 
@@ -59,7 +65,11 @@ def gradient(
     share = of.images // splits
     for part in range(splits):
         schedule_of("native").accumulate(
-            Ledger(of.backbone), method, of.rollout, of.advantages / splits, slice(part * share, (part + 1) * share),
+            Ledger(of.backbone),
+            method,
+            of.rollout,
+            of.advantages / splits,
+            slice(part * share, (part + 1) * share),
             lambda start: torch.Generator().manual_seed(start),
         )
     return {name: parameter.grad.clone() for name, parameter in transformer.named_parameters()}
@@ -71,7 +81,9 @@ def autograd_gradient(of: Problem) -> dict[str, Tensor]:
     total = torch.zeros((), dtype=torch.float64)
     for j in plan.trained:
         levels = (plan.sigmas[j], plan.sigmas[j + 1], plan.diffusion[j])
-        velocity = of.backbone.velocity(made.latents[j], torch.full((of.images,), plan.model_sigmas[j], dtype=torch.float64), made.text)
+        velocity = of.backbone.velocity(
+            made.latents[j], torch.full((of.images,), plan.model_sigmas[j], dtype=torch.float64), made.text
+        )
         mean = transition_mean(made.latents[j], velocity, *levels)
         ratio = torch.exp(log_prob(made.latents[j + 1], mean, transition_std(*levels)) - made.log_probs[j])
         total = total + clipped_objective(ratio, of.advantages, of.clip_range).mean() / len(plan.trained)

@@ -80,8 +80,13 @@ def test_off_the_chord_the_difference_is_the_closed_form() -> None:
     for window in plan.windows:
         rows = slice(window[0], window[-1] + 1)
         signals = clipped_signals(
-            made.latents[rows], made.latents[window[0] + 1 : window[-1] + 2], made.velocities[rows],
-            made.log_probs[rows], scale * of.advantages, **coefficients(plan, window, made.latents), clip_range=10.0,
+            made.latents[rows],
+            made.latents[window[0] + 1 : window[-1] + 2],
+            made.velocities[rows],
+            made.log_probs[rows],
+            scale * of.advantages,
+            **coefficients(plan, window, made.latents.device),
+            clip_range=10.0,
         ).signals
         t = torch.tensor([plan.sigmas[j] for j in window], dtype=torch.float64)
         alpha = ((t[0] - t) / (t[0] - t[-1]))[:, None, None, None]
@@ -100,8 +105,13 @@ def test_estimates_follow_the_matrix_formula() -> None:
     told = [torch.full((of.images,), plan.sigmas[j], dtype=torch.float64) for j in range(4)]
     velocities = [of.backbone.velocity(made.latents[j], told[j], made.text) for j in range(4)]
     signals = clipped_signals(
-        made.latents[:4], made.latents[1:], torch.stack(velocities).detach(), made.log_probs,
-        of.advantages / (of.images * 4), **coefficients(plan, (0, 1, 2, 3), made.latents), clip_range=10.0,
+        made.latents[:4],
+        made.latents[1:],
+        torch.stack(velocities).detach(),
+        made.log_probs,
+        of.advantages / (of.images * 4),
+        **coefficients(plan, (0, 1, 2, 3), made.latents.device),
+        clip_range=10.0,
     ).signals
     t = plan.sigmas
     alpha = [(t[0] - t[j]) / (t[0] - t[3]) for j in range(4)]
@@ -113,7 +123,9 @@ def test_estimates_follow_the_matrix_formula() -> None:
     for estimator, rows in matrices.items():
         parts = [
             torch.autograd.grad(
-                velocities[k], list(transformer.parameters()), sum(m * s for m, s in zip(row, signals)),
+                velocities[k],
+                list(transformer.parameters()),
+                sum(m * s for m, s in zip(row, signals)),
                 retain_graph=True,
             )
             for k, row in rows.items()

@@ -16,7 +16,6 @@ from jagg.records import (
     PAIRED_DIFFERENCES,
     RUNS,
     SCORES,
-    read_json,
     read_table,
     table_of,
     write_table,
@@ -45,11 +44,10 @@ def test_columns_stand_in_the_order_of_the_contract(finished: tuple[Study, Study
 
 
 def test_rows_of_every_run_are_there(finished: tuple[Study, StudyPaths]) -> None:
-    study, paths = finished
+    _, paths = finished
     assert read_table(paths.table("scores.parquet"), SCORES).num_rows == 36 * 3 * 3 * 4 * 2
     assert read_table(paths.table("history.parquet"), HISTORY).num_rows == 36 * 12
     assert read_table(paths.table("runs.csv"), RUNS)["status"].to_pylist() == ["complete"] * 36
-    assert read_json(paths.config) == study.model_dump(mode="json")
 
 
 def test_known_effects_are_found(finished: tuple[Study, StudyPaths]) -> None:
@@ -131,6 +129,14 @@ def test_a_score_file_of_another_run_or_without_a_metric_is_named(tmp_path: Path
     table = read_table(run.scores(6), SCORES)
     write_table(run.scores(6), table.filter(pa.compute.not_equal(table["metric"], "hpsv2")))
     expect_refusal(study, paths, str(run.scores(6)), "not complete")
+
+
+def test_a_run_of_other_settings_is_refused_by_key(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path, seeds=(0,))
+    paths = write_runs(study)
+    content = study.model_dump(mode="json")
+    content["algorithms"]["dancegrpo"]["eta"] = 0.7
+    expect_refusal(Study.model_validate(content), paths, "algorithm.eta 0.7", "algorithm.eta 0.3", "run.json")
 
 
 def test_a_study_without_runs_is_refused(tmp_path: Path) -> None:

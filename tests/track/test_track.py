@@ -132,6 +132,7 @@ def test_identity_is_the_configuration_not_what_is_shown(results: Path) -> None:
         scorers = simulated_study(results).model_dump(mode="json")["scorers"]
         scorers["hpsv2"]["source"] = {"kind": "folder", "path": "x" * 6999 + end}
         study = small_study(results, scorers=scorers)
+        shutil.rmtree(StudyPaths.of(study).root / "runs", ignore_errors=True)
         paths = written(study)
         summary = track(study, paths)
         entry = next(entry for entry in entries(study, paths) if entry.key == str(KEY))

@@ -37,9 +37,7 @@ def test_five_gradient_calls_are_five_backward_passes(module: type[nn.Module], r
 def test_guidance_in_two_branches_counts_twice(evaluations: int, total: int) -> None:
     backbone = AnalyticBackbone(evaluations_per_velocity=evaluations)
     ledger, sigmas = Ledger(backbone), shifted_sigmas(10, 3.0)
-    plan = transition_plan(
-        sigmas, constant_diffusion(sigmas, 0.3), tuple(range(10)), window=4, quantise_timestep=False
-    )
+    plan = transition_plan(sigmas, constant_diffusion(sigmas, 0.3), tuple(range(10)), window=4, quantise_timestep=False)
     noise = StepNoise(0, 0, 1, ["p"] * 4, list(range(4)), backbone.latent_shape)
     rollout(ledger, plan, backbone.encode_prompts(["red"] * 4), noise.initial(False), noise.transition, 2)
     assert ledger.take().forward_passes_nograd == total == backbone.evaluations

@@ -32,8 +32,9 @@ def test_the_second_start_is_refused_and_writes_nothing(tmp_path: Path) -> None:
     with run_lock(tmp_path):
         before = sorted(tmp_path.iterdir())
         assert is_held(tmp_path)
-        with pytest.raises(InputError, match=f"locked by host {socket.gethostname()}, pid {os.getpid()}"), run_lock(
-            tmp_path
+        with (
+            pytest.raises(InputError, match=f"locked by host {socket.gethostname()}, pid {os.getpid()}"),
+            run_lock(tmp_path),
         ):
             pytest.fail("two holders")
         assert sorted(tmp_path.iterdir()) == before
@@ -42,7 +43,9 @@ def test_the_second_start_is_refused_and_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_another_process_is_refused_too(tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from jagg.train.lock import run_lock; run_lock(Path({str(tmp_path)!r})).__enter__()"
+    code = (
+        f"from pathlib import Path; from jagg.train.lock import run_lock; run_lock(Path({str(tmp_path)!r})).__enter__()"
+    )
     with run_lock(tmp_path):
         process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert process.returncode == 1

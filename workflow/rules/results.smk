@@ -9,6 +9,8 @@ rule tables:
         history=f"{ROOT}/tables/history.parquet",
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
+        runs=f"{ROOT}/tables/runs.csv",
+        runs=f"{ROOT}/tables/runs.csv",
     log:
         f"{ROOT}/logs/tables.log",
     benchmark:
@@ -30,6 +32,7 @@ rule report:
         history=f"{ROOT}/tables/history.parquet",
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
+        runs=f"{ROOT}/tables/runs.csv",
         study=f"{ROOT}/study.json",
     output:
         f"{ROOT}/report.html",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from jagg.algorithms.objective import Signals, clipped_signals
@@ -111,21 +111,26 @@ def window_gradient(
         velocities,
         rollout.log_probs[rows, samples],
         advantages,
-        **coefficients(rollout.plan, transitions, latents),
+        **coefficients(rollout.plan, transitions, latents.device),
         clip_range=method.clip_range,
     )
     network.backward(of_nodes, estimate.node_signals(made.signals, within).flatten(0, 1))
     return made
 
 
-def coefficients(plan: TransitionPlan, transitions: tuple[int, ...], like: Tensor) -> dict[str, Tensor]:
-    """sigma, sigma_next and g of transitions as tensors that broadcast over (transitions, batch, tokens, channels)."""
+def coefficients(
+    plan: TransitionPlan, transitions: tuple[int, ...], device: torch.device
+) -> dict[str, Float64[Tensor, "transitions 1 1 1"]]:
+    """sigma, sigma_next and g of transitions, to broadcast over (transitions, batch, tokens, channels)."""
     columns = {
         "sigma": [plan.sigmas[j] for j in transitions],
         "sigma_next": [plan.sigmas[j + 1] for j in transitions],
         "g": [plan.diffusion[j] for j in transitions],
     }
-    return {name: like.new_tensor(values)[:, None, None, None] for name, values in columns.items()}
+    return {
+        name: torch.tensor(values, dtype=torch.float64, device=device)[:, None, None, None]
+        for name, values in columns.items()
+    }
 
 
 def _joined(

@@ -1,0 +1,90 @@
+"""How figures look and how they become deterministic SVG that follows the page's colours."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+# Okabe and Ito's palette, told apart with every common colour vision; their yellow is too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+# Stands for the text colour of the page and becomes `currentColor` in the file.
+INK = "#010203"
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "jagg",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "axes.titlesize": 9,
+    "legend.frameon": False,
+    **dict.fromkeys(
+        (
+            "text.color",
+            "axes.labelcolor",
+            "axes.edgecolor",
+            "xtick.color",
+            "ytick.color",
+            "grid.color",
+            "axes.titlecolor",
+        ),
+        INK,
+    ),
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The look of all figures; no screen is ever asked for."""
+    with matplotlib.rc_context(_SETTINGS):
+        yield
+
+
+def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of panels; width and height in inches of the whole."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, [list(row) for row in axes]
+
+
+def arm_colours(arms: Sequence[str], reference: str) -> dict[str, str]:
+    """Colour of each arm; the reference always has the first."""
+    ordered = [reference, *(arm for arm in arms if arm != reference)]
+    return {arm: COLOURS[place % len(COLOURS)] for place, arm in enumerate(ordered)}
+
+
+def algorithm_markers(algorithms: Sequence[str]) -> dict[str, str]:
+    """Marker of each algorithm."""
+    return {algorithm: MARKERS[place % len(MARKERS)] for place, algorithm in enumerate(algorithms)}
+
+
+def add_legend(figure: Figure, colours: dict[str, str], further: Sequence[Line2D] = ()) -> None:
+    """One legend of arms above the panels."""
+    handles = [Line2D([], [], color=colour, linewidth=2, label=arm) for arm, colour in colours.items()]
+    figure.legend(handles=[*handles, *further], loc="outside upper left", ncols=len(handles) + len(further))
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """The figure as one SVG element: equal figures give equal text, and ids are unique to `name`."""
+    buffer = StringIO()
+    FigureCanvasSVG(figure)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = text.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
+    return text.replace(INK, "currentColor")

@@ -1,0 +1,250 @@
+"""The report page: complete, deterministic, offline, and honest about what it shows."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from simulated_study import simulated_study, write_runs
+
+from jagg.config import Study
+from jagg.errors import InputError
+from jagg.keys import RunKey, StudyPaths
+from jagg.report import build_report
+from jagg.report.data import read_study
+from jagg.report.tables import aggregate
+from jagg.report.words import arm_differences, gains, setting_differences, verdict_sentence
+
+FIGURES = ("reward-curves", "evaluation-curves", "forest", "cost")
+CELLS = [(b, a) for b in ("flux", "qwen_image") for a in ("dancegrpo", "flow_grpo_fast")]
+
+
+@pytest.fixture(scope="module")
+def page(finished: tuple[Study, StudyPaths]) -> str:
+    build_report(*finished, date="2026-01-02")
+    return finished[1].report.read_text(encoding="utf-8")
+
+
+class Outline(HTMLParser):
+    """Ids, links and images of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.images: list[dict] = []
+        self.headings: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values[name] for name in ("href", "src", "xlink:href") if name in values]
+        self.images += [values] if tag == "img" else []
+        self.headings += [tag] if re.fullmatch(r"h[1-6]", tag) else []
+
+
+def test_the_page_needs_no_network_and_its_links_lead_somewhere(page: str, finished: tuple[Study, StudyPaths]) -> None:
+    outline = Outline(page)
+    for link in outline.links:
+        if link.startswith("#"):
+            assert link[1:] in outline.ids, link
+        elif not link.startswith("data:"):
+            assert (finished[1].report.parent / link).is_file(), link
+    assert not re.search(r"@import|url\((?!#)|<script|<link(?! rel=\"icon\" href=\"data:)", page)
+
+
+def test_the_page_can_be_read_without_seeing(page: str) -> None:
+    outline = Outline(page)
+    assert len(outline.ids) == len(set(outline.ids))
+    assert outline.headings[0] == "h1"
+    assert outline.headings.count("h1") == 1
+    assert len(outline.images) == 4 * 4 * 4  # cells x prompts x (untouched model and 3 arms)
+    assert all(image["alt"] for image in outline.images)
+    assert len(re.findall(r'<svg[^>]* role="img" aria-label="[^"]+"', page)) == len(FIGURES)
+
+
+def test_what_a_reader_must_not_miss(page: str) -> None:
+    assert "these are not results on FLUX.1-dev or Qwen-Image" in page
+    assert "pickscore (held out)" in page
+    assert "<b>36</b> runs wanted" in page
+    assert "embedded-flux-simulated" in page
+    assert "cannot go below p = 0.25" in page
+    assert "12 of 12" in page
+    for arm, passes in (("baseline", 20), ("jagg", 14)):
+        assert re.search(rf"</span>{arm}</span></td><td class=\"n\">3</td>\s*<td class=\"n\">{passes}</td>", page)
+    assert "*" not in re.sub(r"<style>.*?</style>|<svg.*?</svg>|<!--.*?-->", "", page, flags=re.DOTALL)
+    assert "Python 3.11.0" in page
+    assert "nan" not in re.sub(r"data:[^\"]*|<svg.*?</svg>", "", page, flags=re.DOTALL).lower().replace("finance", "")
+
+
+def test_every_figure_has_its_numbers_and_follows_the_colours_of_the_page(
+    page: str, finished: tuple[Study, StudyPaths]
+) -> None:
+    names = [*FIGURES, *(f"images-{backbone}-{algorithm}" for backbone, algorithm in CELLS)]
+    for name in names:
+        rows = finished[1].figure(f"{name}.csv").read_text().splitlines()
+        assert len(rows) > 4, name
+    for name in FIGURES:
+        text = finished[1].figure(f"{name}.svg").read_text()
+        ET.fromstring(text)
+        assert "currentColor" in text
+        assert "#010203" not in text
+        assert "<metadata" not in text
+    for backbone, algorithm in CELLS:
+        assert finished[1].figure(f"images-{backbone}-{algorithm}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_builds_differ_in_the_date_only(page: str, finished: tuple[Study, StudyPaths]) -> None:
+    study, paths = finished
+    figures = {path.name: path.read_bytes() for path in paths.figure("").iterdir()}
+    build_report(study, paths, date="2027-03-04")
+    assert paths.report.read_text(encoding="utf-8").replace("2027-03-04", "2026-01-02") == page
+    assert {path.name: path.read_bytes() for path in paths.figure("").iterdir()} == figures
+
+
+_BUILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from simulated_study import simulated_study
+from jagg.keys import StudyPaths
+from jagg.report import build_report
+from jagg.report.tables import aggregate
+study = simulated_study(Path(sys.argv[1]))
+aggregate(study, StudyPaths.of(study))
+build_report(study, StudyPaths.of(study), date="2026-01-02")
+assert not {"mlflow", "torch", "matplotlib.pyplot", "snakemake"} & set(sys.modules), "heavy import"
+"""
+
+
+def test_a_moved_study_gives_equal_tables_and_report_without_mlflow(
+    page: str, finished: tuple[Study, StudyPaths], tmp_path: Path
+) -> None:
+    """Another folder, another process, another order of hashes, no screen: not one byte differs."""
+    original = finished[1].results
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(original, moved)
+    shutil.rmtree(moved / "simulated" / "tables")
+    environment = {name: value for name, value in os.environ.items() if name != "DISPLAY"} | {"PYTHONHASHSEED": "7"}
+    tests = str(Path(__file__).parents[1])
+    subprocess.run([sys.executable, "-c", _BUILD, str(moved), tests], check=True, env=environment)
+    for name in ("scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv"):
+        before, after = (root / "simulated" / "tables" / name for root in (original, moved))
+        assert before.read_bytes() == after.read_bytes(), name
+    assert (moved / "simulated" / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_the_report_can_be_built_in_a_thread(finished: tuple[Study, StudyPaths], page: str) -> None:
+    thread = threading.Thread(target=build_report, args=finished, kwargs={"date": "2026-01-02"})
+    finished[1].report.unlink()
+    thread.start()
+    thread.join()
+    assert finished[1].report.read_text(encoding="utf-8") == page
+
+
+def test_diverged_and_missing_runs_and_single_seeds_are_said(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path, seeds=(0, 1))
+    diverged, missing = RunKey("flux", "dancegrpo", "jagg", 1), RunKey("qwen_image", "dancegrpo", "jagg", 0)
+    paths = write_runs(study, diverged=(diverged,))
+    paths.run(missing).manifest.unlink()
+    aggregate(study, paths)
+    build_report(study, paths)
+    page = paths.report.read_text(encoding="utf-8")
+    assert "2 of 24 runs are not part of any average" in page
+    assert f"{diverged}: diverged" in page
+    assert "reward was nan at training step 6" in page
+    assert f"{missing}: missing" in page
+    assert "no claim (not estimable) in hpsv2 (optimised), clipscore (optimised) and pickscore (held out)" in page
+    assert "n=1, no interval" in page
+
+
+def test_one_run_alone_gives_a_report(tmp_path: Path) -> None:
+    whole = simulated_study(tmp_path).model_dump(mode="json")
+    study = simulated_study(
+        tmp_path,
+        seeds=(0,),
+        arms={"baseline": {"estimator": "exact"}},
+        backbones={"flux": whole["backbones"]["flux"]},
+        algorithms={"dancegrpo": whole["algorithms"]["dancegrpo"]},
+    )
+    paths = write_runs(study)
+    aggregate(study, paths)
+    build_report(study, paths)
+    assert "There is no other arm to compare with baseline" in paths.report.read_text(encoding="utf-8")
+
+
+def test_tables_of_other_runs_are_refused(finished: tuple[Study, StudyPaths]) -> None:
+    more = simulated_study(finished[1].results, seeds=(0, 1, 2, 3))
+    with pytest.raises(InputError, match="other runs"):
+        build_report(more, finished[1])
+
+
+def test_a_missing_image_is_named(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path, seeds=(0,))
+    paths = write_runs(study)
+    aggregate(study, paths)
+    lost = sorted(paths.run(RunKey("flux", "dancegrpo", "jagg", 0)).images(12).glob("*_0.png"))
+    for path in lost:
+        path.unlink()
+    with pytest.raises(InputError, match="image is missing"):
+        build_report(study, paths)
+    assert not paths.report.exists()
+
+
+def row(metric: str, low: float | None, high: float | None, verdict: str) -> dict:
+    return {"metric": metric, "ci_low": low, "ci_high": high, "verdict": verdict}
+
+
+def test_a_rise_beside_a_fall_is_mixed_and_names_both(finished: tuple[Study, StudyPaths]) -> None:
+    data = read_study(*finished)
+    rows = [row("clipscore", -0.02, -0.01, "inferior"), row("hpsv2", 0.01, 0.03, "superior")]
+    assert verdict_sentence(data, rows) == "mixed: higher in hpsv2 (optimised); lower in clipscore (optimised)"
+    rows = [row("hpsv2", 0.001, 0.002, "equivalent"), row("pickscore", None, None, "not-estimable")]
+    assert verdict_sentence(data, rows) == (
+        "higher, but equivalent within the margin in hpsv2 (optimised); "
+        "no claim (not estimable) in pickscore (held out)"
+    )
+
+
+def test_arms_differ_in_declared_settings_only(finished: tuple[Study, StudyPaths]) -> None:
+    rows = arm_differences(read_study(*finished))
+    assert {row["key"] for row in rows} == {"arm.estimator", "arm.routing.jagg_frac"}
+    assert all(row["expected"] for row in rows)
+    fracs = {(row["algorithm"], row["value"]) for row in rows if row["key"] == "arm.routing.jagg_frac"}
+    assert fracs == {("dancegrpo", 0.6), ("flow_grpo_fast", 0.4)}
+
+
+def test_an_undeclared_difference_is_the_one_that_is_marked() -> None:
+    base = {"arm": {"estimator": "exact"}, "algorithm": {"eta": 0.3, "window": 4}}
+    other = {"arm": {"estimator": "jagg"}, "algorithm": {"eta": 0.7, "window": 4}}
+    assert [row["key"] for row in setting_differences(base, other) if not row["expected"]] == ["algorithm.eta"]
+    (lost,) = setting_differences(base, {"arm": {"estimator": "exact"}, "algorithm": {"eta": 0.3}})
+    assert (lost["key"], lost["value"], lost["expected"]) == ("algorithm.window", "absent", False)
+
+
+def test_gains_count_runs(finished: tuple[Study, StudyPaths]) -> None:
+    for row in gains(read_study(*finished)):
+        assert row["runs"] == 12
+        assert row["risen"] == {"hpsv2": 12, "clipscore": 12, "pickscore": 12, "reward": 12}
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium here")
+def test_a_browser_shows_the_page_without_complaint(
+    page: str, finished: tuple[Study, StudyPaths], tmp_path: Path
+) -> None:
+    finished[1].report.write_text(page, encoding="utf-8")
+    command = [
+        "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+        f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--window-size=1200,2000",
+        f"--screenshot={tmp_path / 'page.png'}", finished[1].report.as_uri(),
+    ]  # fmt: skip
+    process = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    assert "CONSOLE" not in process.stderr
+    assert (tmp_path / "page.png").stat().st_size > 20_000
