@@ -126,12 +126,18 @@ def _report_stage(study: Study, name: str | None) -> Stage:
     return content | {"templates": folder_sha256(_ROOT / "report" / "templates")}, modules
 
 
+def _evaluate_stage(study: Study, name: str | None) -> Stage:
+    images, sampling = _sample_stage(study, name)
+    scores, scoring = _score_stage(study, None)
+    return images | scores, sampling + scoring
+
+
 _STAGES = {
     "backbone": _backbone_stage,
     "scorer": _scorer_stage,
     "prompts": _prompts_stage,
     "sample": _sample_stage,
-    "score": _score_stage,
+    "evaluate": _evaluate_stage,
     "tables": _summary_stage("jagg.report.tables"),
     "report": _report_stage,
     "track": _summary_stage("jagg.track"),

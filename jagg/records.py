@@ -1,5 +1,6 @@
 """Tables, JSON records and provenance: schemas, atomic writes, checked reads."""
 
+import csv
 import hashlib
 import json
 import math
@@ -199,18 +200,21 @@ def write_table(path: Path, table: pa.Table) -> None:
         if path.suffix == ".parquet":
             pq.write_table(table, temporary)
         else:
-            pa_csv.write_csv(_ten_digits(table), temporary, pa_csv.WriteOptions(quoting_style="needed"))
+            _write_csv(temporary, table)
 
 
-def _ten_digits(table: pa.Table) -> pa.Table:
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        if pa.types.is_floating(column.type):
-            values = [None if value is None or math.isnan(value) else f"{value:.10g}" for value in column.to_pylist()]
-            column = pa.array(values, pa.string())
-        columns[name] = column
-    return pa.table(columns)
+def _write_csv(path: Path, table: pa.Table) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*(_csv_cells(column) for column in table.columns)))
+
+
+def _csv_cells(column: pa.ChunkedArray) -> list[Any]:
+    values = column.to_pylist()
+    if not pa.types.is_floating(column.type):
+        return values
+    return [None if value is None or math.isnan(value) else f"{value:.10g}" for value in values]
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from jagg.cli.arguments import Config, note, prepare_torch
-from jagg.config import load_study
+from jagg.config import Study, load_study
 from jagg.errors import InputError
-from jagg.keys import RunPaths, StudyPaths, checked_key
+from jagg.keys import RunKey, RunPaths, StudyPaths, checked_key
 
 Run = Annotated[Path | None, typer.Option(help="Folder of a run, .../seed-<n>.", show_default=False)]
 Steps = Annotated[list[int] | None, typer.Option(help="Training step of a checkpoint; may repeat.", show_default=False)]
@@ -23,12 +23,9 @@ def sample(
     ] = None,
 ) -> None:
     """Sample evaluation images of checkpoints, as lossless PNG."""
-    study = load_study(config)
     if out is not None and len(step) > 1:
         raise InputError("--out takes the images of one checkpoint", expected="one --step", got=step)
-    paths = RunPaths(run)
-    key = paths.key()
-    key = checked_key(study, key.backbone, key.algorithm, key.arm, key.seed)
+    study, key, paths = _study_and_run(config, run)
     prepare_torch(study)
     from jagg.evaluate.sampling import sample_checkpoints
 
@@ -50,14 +47,7 @@ def score(
     study = load_study(config)
     work = _score_work(run, step, images, out)
     prepare_torch(study)
-    from jagg.evaluate.scoring import StudyScorers
-    from jagg.records import write_table
-
-    scorers = StudyScorers(study, metric or list(study.scorers))
-    for folder, table in work.items():
-        rows = scorers.score_folder(folder, prompts or StudyPaths.of(study).prompts("evaluation"))
-        write_table(table, rows)
-        note(f"{table}: {rows.num_rows} scores")
+    _score_folders(study, work, metric or list(study.scorers), prompts)
 
 
 def _score_work(run: Path | None, step: list[int] | None, images: Path | None, out: Path | None) -> dict[Path, Path]:
@@ -71,4 +61,35 @@ def _score_work(run: Path | None, step: list[int] | None, images: Path | None, o
     )
 
 
-VERBS = (sample, score)
+def evaluate(
+    config: Config,
+    run: Annotated[Path, typer.Option(help="Folder of a run, .../seed-<n>.", show_default=False)],
+    step: Annotated[list[int], typer.Option(help="Training step of a checkpoint; may repeat.", show_default=False)],
+) -> None:
+    """Sample and score checkpoints of a run into its own folders, in one process; images that are there are kept."""
+    study, key, paths = _study_and_run(config, run)
+    prepare_torch(study)
+    from jagg.evaluate.sampling import sample_checkpoints
+
+    sample_checkpoints(study, key, paths, {k: paths.images(k) for k in step}, note, reuse=True)
+    _score_folders(study, {paths.images(k): paths.scores(k) for k in step}, list(study.scorers), None)
+
+
+def _study_and_run(config: Path, run: Path) -> tuple[Study, RunKey, RunPaths]:
+    study, paths = load_study(config), RunPaths(run)
+    key = paths.key()
+    return study, checked_key(study, key.backbone, key.algorithm, key.arm, key.seed), paths
+
+
+def _score_folders(study: Study, work: dict[Path, Path], metrics: list[str], prompts: Path | None) -> None:
+    from jagg.evaluate.scoring import StudyScorers
+    from jagg.records import write_table
+
+    scorers = StudyScorers(study, metrics)
+    for folder, table in work.items():
+        rows = scorers.score_folder(folder, prompts or StudyPaths.of(study).prompts("evaluation"))
+        write_table(table, rows)
+        note(f"{table}: {rows.num_rows} scores")
+
+
+VERBS = (sample, score, evaluate)

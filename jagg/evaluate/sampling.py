@@ -6,9 +6,10 @@ from pathlib import Path
 
 from jagg.config import Study
 from jagg.errors import InputError
+from jagg.identity import stage_identity
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths, image_name
 from jagg.prompts import Prompt, prompts_sha256, read_prompts
-from jagg.records import environment, folder_sha256, read_json, write_json
+from jagg.records import environment, file_sha256, folder_sha256, read_json, text_sha256, write_json
 
 
 def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> str:
@@ -28,13 +29,20 @@ def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> 
 
 
 def sample_checkpoints(
-    study: Study, key: RunKey, run: RunPaths, outputs: dict[int, Path], note: Callable[[str], None]
+    study: Study,
+    key: RunKey,
+    run: RunPaths,
+    outputs: dict[int, Path],
+    note: Callable[[str], None],
+    *,
+    reuse: bool = False,
 ) -> None:
     """Sample the evaluation images of some checkpoints of a run.
 
     Args:
         outputs: training step -> folder that receives its images and, last, `images.json`.
         note: takes one line of progress.
+        reuse: keep complete images that the same checkpoint, settings and code made.
 
     Raises:
         InputError: the run is not complete, or a checkpoint is missing.
@@ -59,17 +67,43 @@ def sample_checkpoints(
             _publish(out, manifest | {"images": 0}, {})
             note(f"{key} step {step}: no checkpoint, the run diverged before it")
             continue
-        sampler = sampler or _Sampler(study, key.backbone, paths, prompts)
         checkpoint = run.checkpoint(step)
+        made_from = _made_from(study, key.backbone, paths, signature, checkpoint)
+        if reuse and _is_complete(out, made_from):
+            note(f"{key} step {step}: images are there")
+            continue
+        sampler = sampler or _Sampler(study, key.backbone, paths, prompts)
         images = dict(sampler.images(checkpoint))
         manifest |= {
             "images": len(images),
             "model": sampler.label,
-            "checkpoint_sha256": folder_sha256(checkpoint),
+            "made_from": made_from,
             "environment": environment(),
         }
         _publish(out, manifest, images)
         note(f"{key} step {step}: {len(images)} images")
+
+
+def _made_from(study: Study, backbone: str, paths: StudyPaths, signature: str, checkpoint: Path) -> dict[str, str]:
+    """Hashes of all that determines a checkpoint's evaluation images."""
+    return {
+        "settings_and_code_sha256": text_sha256(stage_identity(study, "sample", backbone)),
+        "signature": signature,
+        "model_sha256": file_sha256(paths.backbone(backbone) / "model.json"),
+        "checkpoint_sha256": folder_sha256(checkpoint),
+    }
+
+
+def _is_complete(images: Path, made_from: dict[str, str]) -> bool:
+    path = images / IMAGES_MANIFEST
+    if not path.exists():
+        return False
+    manifest = read_json(path)
+    return manifest.get("made_from") == made_from and manifest.get("images_sha256") == _images_sha256(images)
+
+
+def _images_sha256(images: Path) -> str:
+    return folder_sha256(images, lambda path: path.suffix == ".png")
 
 
 def _publish(out: Path, manifest: dict, images: dict) -> None:
@@ -83,9 +117,7 @@ def _publish(out: Path, manifest: dict, images: dict) -> None:
         Image.fromarray(pixels).save(building / name, optimize=False, compress_level=1)
     shutil.rmtree(out, ignore_errors=True)
     building.rename(out)
-    write_json(
-        out / IMAGES_MANIFEST, manifest | {"images_sha256": folder_sha256(out, lambda path: path.suffix == ".png")}
-    )
+    write_json(out / IMAGES_MANIFEST, manifest | {"images_sha256": _images_sha256(out)})
 
 
 class _Sampler:

@@ -22,11 +22,11 @@ def rule_bodies() -> dict[str, str]:
 
 def test_every_rule_has_a_log_a_benchmark_resources_and_a_shell_command() -> None:
     bodies = rule_bodies()
-    assert {"train", "sample", "score", "tables", "report", "track"} <= set(bodies)
+    assert {"train", "evaluate", "tables", "report", "track"} <= set(bodies)
     for name, body in bodies.items():
         for section in ("log", "benchmark", "resources", "params", "shell"):
             assert re.search(rf"^    {section}:", body, re.MULTILINE), (name, section)
-        assert '"jagg ' in body, name
+        assert '"jagg ' in body or name == "study", name
         assert not re.search(r"^    (run|script|notebook):", body, re.MULTILINE), name
         assert "lambda" not in body, name
 
@@ -49,12 +49,12 @@ def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
 
     jobs = Project.copied_to(tmp_path / "project").pending("configs/small.yaml")
     assert jobs == {
+        "study": 1,
         "prompts": 1,
         "pretrain_backbone": 2,
         "pretrain_scorer": 3,
         "train": 36,
-        "sample": 36,
-        "score": 36,
+        "evaluate": 36,
         "tables": 1,
         "report": 1,
         "track": 1,

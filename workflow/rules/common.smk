@@ -38,8 +38,8 @@ def identity_of_scorer(wildcards):
     return stage_identity(STUDY, "scorer", wildcards.metric)
 
 
-def identity_of_sampling(wildcards):
-    return stage_identity(STUDY, "sample", wildcards.backbone)
+def identity_of_evaluation(wildcards):
+    return stage_identity(STUDY, "evaluate", wildcards.backbone)
 
 
 def step_options():
