@@ -15,7 +15,8 @@ STAGES = [
     ("backbone", "flux"),
     ("scorer", "red"),
     ("sample", "flux"),
-    *((s, None) for s in ("prompts", "score", "tables")),
+    ("evaluate", "flux"),
+    *((s, None) for s in ("prompts", "tables")),
 ]
 
 

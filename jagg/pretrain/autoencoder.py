@@ -9,9 +9,9 @@ from torch.nn.functional import mse_loss
 
 from jagg.pretrain.embedded import EmbeddedFamily, cosine_schedule
 
-BATCH_SIZE = 16
-LEARNING_RATE = 3e-3
-KL_WEIGHT = 1e-5
+BATCH_SIZE = 8
+LEARNING_RATE = 2e-3
+KL_WEIGHT = 1e-6
 """Weight of the mean KL divergence beside the mean squared error of pixels in [-1, 1]."""
 
 
@@ -25,7 +25,7 @@ def train_autoencoder(
 ) -> None:
     """Minimise squared error plus a little KL divergence (AdamW), then fix the latents' shift and scale."""
     vae: nn.Module = family.pipeline.vae
-    optimizer = torch.optim.AdamW(vae.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(vae.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True)
     schedule = cosine_schedule(optimizer, num_steps)
     generator = torch.Generator().manual_seed(seed)
     for step in range(num_steps):

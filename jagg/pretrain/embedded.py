@@ -91,7 +91,7 @@ def quiet_(convolution: nn.Conv2d | nn.Conv3d) -> None:
     half = len(convolution.bias) // 2
     with torch.no_grad():
         convolution.weight[half:] *= 0.1
-        convolution.bias[half:] = -5.0
+        convolution.bias[half:] = -8.0
 
 
 def parameter_counts(pipeline: DiffusionPipeline) -> dict[str, int]:

@@ -12,7 +12,6 @@ from diffusers import (
     QwenImagePipeline,
     QwenImageTransformer2DModel,
 )
-from diffusers.models.autoencoders.autoencoder_kl_qwenimage import QwenImageResidualBlock
 from diffusers.models.autoencoders.vae import DiagonalGaussianDistribution
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -75,7 +74,11 @@ def _autoencoder() -> AutoencoderKLQwenImage:
         latents_mean=[0.0] * LATENT_CHANNELS,
         latents_std=[1.0] * LATENT_CHANNELS,
     )
-    zero_(*(block.conv2 for block in vae.modules() if isinstance(block, QwenImageResidualBlock)))
+    for module in vae.modules():
+        if isinstance(module, nn.Conv3d):
+            # Of a kernel's frames only the last meets the image; the initial spread is that of a 2-D kernel.
+            with torch.no_grad():
+                module.weight *= module.kernel_size[0] ** 0.5
     quiet_(vae.quant_conv)
     return vae
 

@@ -33,8 +33,11 @@ def test_every_rule_has_a_log_a_benchmark_resources_and_a_shell_command() -> Non
 
 def test_no_rule_names_an_absolute_path_or_a_folder() -> None:
     for name, body in rule_bodies().items():
-        for path in re.findall(r'f?"([^"]*)"', body.partition("    params:")[0]):
-            assert not path.startswith("/"), (name, path)
+        sections = re.findall(r"^    (?:input|output):\n((?:        .*\n)+)", body, re.MULTILINE)
+        paths = re.findall(r'f"([^"]*)"', "".join(sections))
+        assert paths or name == "tables", name
+        for path in paths:
+            assert path.startswith(("{ROOT}/", "{RUN}/")), (name, path)
             assert re.search(r"\.(json|parquet|csv|html)$", path), (name, path)
 
 

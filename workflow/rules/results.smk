@@ -10,7 +10,6 @@ rule tables:
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
-        runs=f"{ROOT}/tables/runs.csv",
     log:
         f"{ROOT}/logs/tables.log",
     benchmark:
