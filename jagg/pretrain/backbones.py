@@ -54,10 +54,17 @@ EMBEDDED_VAE_DOWNSCALE = 4
 
 
 def embedded_transformer_config(family: str, source: configuration.EmbeddedBackbone) -> dict[str, Any]:
-    """Arguments of an embedded family's transformer class."""
+    """Arguments of an embedded backbone's transformer class.
+
+    Raises:
+        InputError: no embedded form of the family.
+    """
     from jagg.pretrain import flux, qwen_image
 
-    return {"flux": flux, "qwen_image": qwen_image}[family].transformer_config(source)
+    modules = {"flux": flux, "qwen_image": qwen_image}
+    if family not in modules:
+        raise unknown_name("embedded backbone family", family, modules)
+    return modules[family].transformer_config(source)
 
 
 def pretrain_backbone(

@@ -15,7 +15,7 @@ from jagg.pretrain.degradations import augment
 from jagg.scorers.cosine import CosineScorer
 
 MAX_LOGIT_SCALE = math.log(100.0)
-SHAPES_ALONE = 0.4
+SHAPES_ALONE = 0.35
 """Share of the steps in which captions name the shape only."""
 UNDEGRADED = 0.6
 """Share of the steps in which images are as drawn."""

@@ -65,7 +65,9 @@ def test_a_short_training_already_ranks_right_captions_first(family, tmp_path):
     assert min(accuracies["right_colour"], accuracies["right_background"]) > 0.85
     assert accuracies["top_1"] > 20 / 120
     if preference_steps:
-        assert min(accuracies["preference_matching"], accuracies["preference_quality"]) > 0.7
+        assert accuracies["preference_matching"] > 0.8
+        three_standard_errors = 3 * (0.25 / 240) ** 0.5  # of 240 pairs at chance
+        assert accuracies["preference_quality"] > 0.5 + three_standard_errors
 
 
 def test_clip_folders_open_with_the_public_loaders(tiny_scorer_folders):
