@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STUDY ?= configs/small.yaml
 CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
@@ -25,12 +26,12 @@ lint: setup
 setup: $(VENV)/.installed
 
 # torch first and alone: its wheel decides what the others may install.
-$(VENV)/.installed: envs/requirements.txt envs/hpsv2.txt pyproject.toml
+$(VENV)/.installed: envs/requirements.txt envs/constraints.txt envs/hpsv2.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^torch' envs/requirements.txt)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/hpsv2.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(PIP) -c envs/constraints.txt $$(grep -E '^torch' envs/requirements.txt)
+	$(PIP) -c envs/constraints.txt -r envs/requirements.txt
+	$(PIP) --no-deps -r envs/hpsv2.txt
+	$(PIP) --no-deps -e .
 	touch $@
 
 clean:
