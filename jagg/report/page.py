@@ -115,7 +115,24 @@ def _backbone(data: StudyData, name: str) -> Row:
     path = data.paths.backbone(name) / "model.json"
     record = read_json(path) if path.exists() else {}
     config = data.study.backbones[name]
-    return {"name": name, "label": record.get("label", name), "kind": config.source.kind, "config": config}
+    return {
+        "name": name,
+        "label": record.get("label", name),
+        "kind": config.source.kind,
+        "config": config,
+        "quality": _backbone_quality(record.get("quality", {})),
+    }
+
+
+def _backbone_quality(quality: Row) -> str:
+    """What an embedded backbone's own check measured on held-out captions."""
+    if not quality:
+        return "–"
+    colours = quality["colour_accuracy"]
+    return (
+        f"right background {colours['background']:.0%}, right shape colour {colours['shape']:.0%} of "
+        f"{quality['colour_accuracy_samples']} samples; autoencoder {quality['autoencoder_psnr_db']:.1f} dB"
+    )
 
 
 def _scorer(data: StudyData, metric: str) -> Row:
@@ -124,7 +141,21 @@ def _scorer(data: StudyData, metric: str) -> Row:
     weight = data.study.reward.weights.get(metric)
     role = "held out" if weight is None else f"optimised, weight {weight:g}"
     kind = data.study.scorers[metric].source.kind
-    return {"name": metric, "label": record.get("name", metric), "kind": kind, "role": role}
+    return {
+        "name": metric,
+        "label": record.get("name", metric),
+        "kind": kind,
+        "role": role,
+        "quality": _scorer_quality(record.get("held_out_accuracy", {})),
+    }
+
+
+def _scorer_quality(accuracy: Row) -> str:
+    """How often an embedded scorer ranks a right caption above one with one word wrong, on held-out images."""
+    pairs = {"colour": "right_colour", "shape": "right_shape", "background": "right_background"}
+    if not accuracy:
+        return "–"
+    return ", ".join(f"{word} {accuracy[name]:.0%}" for word, name in pairs.items()) + " (chance 50 %)"
 
 
 def passes_by_arm(data: StudyData) -> list[Row]:

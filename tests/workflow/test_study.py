@@ -1,7 +1,13 @@
 """The smoke study from end to end, and what is run again after a change."""
 
+import os
 import random
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -92,6 +98,35 @@ def test_an_edited_estimator_trains_its_own_arm_only(finished: Project, tmp_path
     path.write_text(path.read_text() + "\nCHANGED = True\n")
     runs = {"train": 8, "evaluate": 8}
     assert twin.pending(SMOKE) == {**runs, "tables": 1, "report": 1, "track": 1}
+
+
+def test_a_killed_study_is_finished_by_the_same_command(finished: Project, tmp_path: Path) -> None:
+    twin = finished.twin(tmp_path / "twin")
+    paths = StudyPaths(twin.folder / "results", "smoke")
+    keys = list(run_keys(load_study(twin.folder / SMOKE)))
+    victim, others = paths.run(keys[0]), [paths.run(key) for key in keys[1:]]
+    shutil.rmtree(victim.folder)
+    times = [run.manifest.stat().st_mtime_ns for run in others]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "jagg", "study", "run", SMOKE, "--cores", "1"],
+        cwd=twin.folder,
+        env=twin.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 180
+    while not victim.checkpoint(0).exists():
+        assert driver.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert not victim.manifest.exists()
+    process = twin.jagg("study", "run", SMOKE, "--cores", "2")
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    assert twin.pending(SMOKE) == {}
+    assert [run.manifest.stat().st_mtime_ns for run in others] == times
 
 
 def test_a_truncated_score_file_stops_the_tables_with_its_name(finished: Project, tmp_path: Path) -> None:
