@@ -148,9 +148,20 @@ RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()),
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder that replaces `path` when the block ends well, else is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    """A temporary path in the same folder that replaces `path` when the block ends well, else is removed.
+
+    Raises:
+        InputError: no file can be made there.
+    """
+    if path.is_dir():
+        raise InputError("cannot write a file", where=path, expected="the place of a file", got="a folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InputError(
+            "cannot write a file", where=path, expected="a folder that can be written", got=error.strerror
+        ) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -221,7 +232,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a parquet or CSV table and check its columns; columns beyond the schema are kept.
 
     Raises:
-        InputError: the file is missing or truncated, or a column is missing or of another type.
+        InputError: the file is missing or truncated, or a column is missing, stands twice or is of another type.
     """
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, schema)
@@ -231,20 +242,23 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             where=path,
             expected="a complete parquet or CSV file",
             got=_first_line(error),
-            fix="remove the file and make it again",
+            fix="make the file again; in a study, remove it and run the study again",
         ) from error
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
         raise InputError(
             "a table lacks columns", where=path, expected=", ".join(schema.names), got="no " + ", ".join(missing)
         )
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise InputError("columns stand twice", where=path, expected="distinct columns", got=", ".join(twice))
     columns = {}
     for name in table.column_names:
         column = table.column(name)
         if name in schema.names:
             try:
                 column = column.cast(schema.field(name).type)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise InputError(
                     "a column has the wrong type",
                     where=f"{path}: {name}",

@@ -1,6 +1,11 @@
 """Fixtures that several rooms share."""
 
+import os
 from pathlib import Path
+
+# The networks here are tiny: a second thread is slower than none, and spins on cores that other jobs need.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
 
 import pytest
 

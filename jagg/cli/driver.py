@@ -50,7 +50,7 @@ def driving(study: Study) -> Iterator[bool]:
             "the study is being run already",
             where=study.study,
             got=f"process {record['pid']} on {record['host']}",
-            fix="wait for it or stop it",
+            fix=f"wait for it or stop it; if it is gone for certain, remove {own}",
         )
     # The locks lie in this folder whichever study they belong to: they are stale only when no driver is left.
     stale = not alive and _LOCKS.is_dir() and any(_LOCKS.iterdir())

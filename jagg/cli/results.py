@@ -37,7 +37,7 @@ def compare(
         scores,
         arms=arm,
         reference=reference,
-        margins=dict(_margin(text) for text in margin or []),
+        margins=_margins(margin or []),
         optimised=optimised or None,
         level=level,
     )
@@ -45,6 +45,13 @@ def compare(
 
     write_table(out / "paired_differences.csv", table)
     note(f"{out / 'paired_differences.csv'}: {table.num_rows} rows")
+
+
+def _margins(texts: list[str]) -> dict[str, float]:
+    margins = dict(map(_margin, texts))
+    if len(margins) < len(texts):
+        raise InputError("a metric has two margins", where="--margin", expected="one a metric", got=", ".join(texts))
+    return margins
 
 
 def _margin(text: str) -> tuple[str, float]:

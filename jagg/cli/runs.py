@@ -14,7 +14,7 @@ def train(
     backbone: Annotated[str, typer.Option(help="Name of a backbone of the study.", show_default=False)],
     algorithm: Annotated[str, typer.Option(help="Name of an algorithm of the study.", show_default=False)],
     arm: Annotated[str, typer.Option(help="Name of an arm of the study.", show_default=False)],
-    seed: Annotated[int, typer.Option(min=0, help="Training seed.", show_default=False)],
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Training seed.", show_default=False)],
     out: Out,
 ) -> None:
     """Train one run; an interrupted run continues from its own state."""

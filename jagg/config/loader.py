@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,15 @@ from jagg.errors import InputError
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys without a word; here they are an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # Before merge keys (<<) are resolved, since a key may well stand for a merged one.
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} stands twice", problem_mark=key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return node
 
 
 def load_study(path: str | Path) -> Study:
@@ -41,7 +42,7 @@ def load_study(path: str | Path) -> Study:
         raise InputError("cannot read the study's configuration", where=path, got=error.strerror) from error
     except UnicodeDecodeError as error:
         raise InputError("configuration is not a text file", where=path, expected="UTF-8", got=str(error)) from error
-    except (yaml.YAMLError, json.JSONDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: JSON, or a number or date of YAML
         raise InputError(
             "configuration is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")
         ) from error
@@ -55,13 +56,13 @@ def load_study(path: str | Path) -> Study:
         raise InputError(
             f"{error.error_count()} fault(s) in the configuration",
             where=path,
-            got="\n            ".join(_describe(item) for item in error.errors()),
+            got="\n            ".join(_describe(item, content) for item in error.errors()),
             fix="see configs/README.md for every key",
         ) from error
 
 
-def _describe(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
+def _describe(item: Any, content: Any) -> str:
+    key = ".".join(_key_path(item["loc"], content, item["type"])) or "(whole file)"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key" + _suggestion(str(item["loc"][-1]), _all_keys(Study))
     message = item["msg"].removeprefix("Value error, ")
@@ -71,9 +72,20 @@ def _describe(item: Any) -> str:
     return f"{key}: {message}, got {item['input']!r}" + _suggestion(str(item["input"]), choices)
 
 
+def _key_path(place: tuple[int | str, ...], content: Any, fault: str) -> Iterator[str]:
+    """The keys of the file that lead to a fault, without the names that pydantic puts between them for a choice."""
+    for depth, part in enumerate(place, start=1):
+        is_key = part in content if isinstance(content, dict) else isinstance(content, list) and isinstance(part, int)
+        if is_key or (fault == "missing" and depth == len(place)):
+            yield str(part)
+        if is_key:
+            content = content[part] if isinstance(content, dict) or int(part) < len(content) else None
+
+
 def _suggestion(name: str, known: Iterable[str]) -> str:
+    """The nearest known name; a key that is known elsewhere only is not told to be itself."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
 
 
 def _all_keys(model: type[BaseModel]) -> set[str]:

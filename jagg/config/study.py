@@ -144,9 +144,16 @@ class Study(Section):
 
     study: Name = Field(description="Name of the study; its files lie in <results>/<study>/.")
     description: str = Field("", description="One sentence that the report shows.")
-    results: str = Field("results", description="Folder of all outputs, relative to the working directory.")
+    results: str = Field(
+        "results",
+        pattern=r"^[\w.,:=@+/-]+$",
+        description="Folder of all outputs, relative to the working directory; its name stands in shell commands, so "
+        "without spaces and quotes.",
+    )
     seed: int = Field(0, ge=0, description="Seed of the study; enters every random stream.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1, description="Training seeds (replicates).")
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
+        min_length=1, description="Training seeds (replicates)."
+    )
     backbones: dict[Name, Backbone] = Field(min_length=1, description="Backbone name -> backbone.")
     algorithms: dict[Name, AnyAlgorithm] = Field(min_length=1, description="Algorithm name -> algorithm.")
     arms: dict[Name, Arm] = Field(min_length=1, description="Arm name -> arm.")

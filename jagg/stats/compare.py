@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from jagg.errors import InputError
+from jagg.errors import InputError, unknown_name
 from jagg.records import PAIRED_DIFFERENCES, table_of
 from jagg.stats.equivalence import also, equivalence_p, noninferiority_p, verdict
 from jagg.stats.estimates import MAX_ENUMERATED_SEEDS, Estimate, SignFlip, mean_over_cells, paired_t, sign_flip
@@ -38,6 +38,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is not finite, and a note says so
 def compare(
     scores: pa.Table,
     *,
@@ -66,15 +67,22 @@ def compare(
         A table of schema `PAIRED_DIFFERENCES`.
 
     Raises:
-        InputError: an unknown arm, duplicate rows, prompts or images of a shared seed that do not match, or units,
-            scorers, environments or signatures that differ.
+        InputError: no rows, an unknown arm or metric, duplicate rows, prompts or images of a shared seed that do not
+            match, or units, scorers, environments or signatures that differ.
     """
+    if not len(scores):
+        raise InputError("nothing to compare", where="the scores", expected="one row an image and metric", got="none")
     known = scores.column("arm").unique().to_pylist()
     names = sorted(set(known) - {reference}) if arms is None else list(dict.fromkeys(arms))
     if reference in names or not names:
         raise InputError("nothing to compare", where="arms", expected=f"arms other than {reference}", got=names)
     joined = join_scores(scores, [reference, *names])
     margins = margins or {}
+    metrics = scores.column("metric").unique().to_pylist()
+    for where, given in (("margins", margins), ("optimised metrics", optimised_metrics or ())):
+        for metric in given:
+            if metric not in metrics:
+                raise unknown_name("metric", metric, metrics, where=where)
     rows: list[dict[str, Any]] = []
     for arm in names:
         comparisons = _cells(joined, arm, reference, level)

@@ -126,7 +126,9 @@ def sign_flip(differences: Seeds) -> SignFlip:
     if n == 0:
         return SignFlip(None, None, None)
     floor = sign_flip_floor(n)
-    if n == 1 or n > MAX_ENUMERATED_SEEDS or not np.isfinite(differences).all():
+    if n > MAX_ENUMERATED_SEEDS:
+        return SignFlip(None, floor, None)
+    if n == 1 or not np.isfinite(differences).all():
         return SignFlip(None, floor, 2**n)
     sums = np.array([differences[0]])  # the first sign is fixed: mirrored patterns have equal absolute sums
     for difference in differences[1:]:
@@ -138,4 +140,4 @@ def sign_flip(differences: Seeds) -> SignFlip:
 
 def sign_flip_floor(num_seeds: int) -> float:
     """Smallest two-sided p of the sign-flip test with this many seeds: 2 / 2^n."""
-    return 2.0 / 2.0**num_seeds
+    return 2.0 ** (1 - num_seeds)

@@ -125,7 +125,8 @@ def test_the_fast_window_is_routed_by_where_it_was_drawn() -> None:
 def test_the_table_of_a_study() -> None:
     from analytic import analytic_study
 
-    lines = passes_table(analytic_study()).splitlines()
-    assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1"]
-    assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667"]
+    lines = passes_table(analytic_study(), {"flux": 10**12}).splitlines()
+    assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1", "40"]
+    assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667", "32"]
     assert len([line for line in lines if line.startswith("flux")]) == 6
+    assert passes_table(analytic_study(), {}).splitlines()[1].split()[-1] == "unknown"
