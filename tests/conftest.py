@@ -7,9 +7,9 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
-import pytest
+import pytest  # noqa: E402
 
-from jagg.config import Backbone, EmbeddedScorer, Scorer
+from jagg.config import Backbone, EmbeddedScorer, Scorer  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from jagg.config import Study, load_study
 from jagg.identity import train_identity
 from jagg.keys import RunKey, StudyPaths, image_name, run_keys
 from jagg.prompts import Prompt, build_prompts, write_prompts
-from jagg.records import HISTORY, SCORES, table_of, write_json, write_table
+from jagg.records import HISTORY, SCORES, table_of, text_sha256, write_json, write_table
 
 EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
 """True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell."""
@@ -60,6 +60,7 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
         "status": "diverged" if diverged else "complete",
         "diverged": {"step": last, "quantity": "reward", "value": "nan"} if diverged else None,
         "identity": json.loads(train_identity(study, key)),
+        "identity_sha256": text_sha256(train_identity(study, key)),
         "lost_steps": [],
         "started": 1_700_000_000.0,
         "finished": 1_700_000_100.0,

@@ -8,9 +8,42 @@ from typing import Annotated, Any
 import typer
 
 from jagg.config import Study
+from jagg.errors import InputError
+
+
+def out_folder(path: Path | None) -> Path | None:
+    """Check, before any work is done, that a folder is there to write to or can be made.
+
+    Raises:
+        InputError: a file is in the way, or writing is not allowed.
+    """
+    places = [] if path is None else [place for place in (path, *path.parents) if os.path.exists(place)]
+    if places and not (places[0].is_dir() and os.access(places[0], os.W_OK | os.X_OK)):
+        got = "not writable" if places[0].is_dir() else "a file"
+        raise InputError(
+            "cannot write there",
+            where=f"--out {path}",
+            expected="a folder, or where to make one",
+            got=f"{places[0]}: {got}",
+        )
+    return path
+
+
+def out_file(path: Path | None) -> Path | None:
+    """Check, before any work is done, that a file can be written there.
+
+    Raises:
+        InputError: a folder is in the way, or as `out_folder`.
+    """
+    if path is not None:
+        if path.is_dir():
+            raise InputError("cannot write there", where=f"--out {path}", expected="a file", got="a folder")
+        out_folder(path.parent)
+    return path
+
 
 Config = Annotated[Path, typer.Argument(help="The study's YAML file.", show_default=False)]
-Out = Annotated[Path, typer.Option(help="Folder that receives the result.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="Folder that receives the result.", show_default=False, callback=out_folder)]
 
 
 def note(line: str) -> None:

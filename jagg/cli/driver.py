@@ -23,9 +23,9 @@ def snakemake(config: Path, cores: int, arguments: list[str]) -> int:
         sys.executable,
         "-m",
         "snakemake",
+        *("--config", f"study={config.as_posix()}"),  # not last: it would take targets for further settings
         *("--cores", str(cores)),
         *("--workflow-profile", "workflow/profiles/default"),
-        *("--config", f"study={config.as_posix()}"),
         *arguments,
     ]
     return subprocess.run(command, check=False).returncode

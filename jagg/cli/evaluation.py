@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jagg.cli.arguments import Config, note, prepare_torch
+from jagg.cli.arguments import Config, note, out_file, out_folder, prepare_torch
 from jagg.config import Study, load_study
 from jagg.errors import InputError
 from jagg.keys import RunKey, RunPaths, StudyPaths, checked_key
@@ -19,7 +19,10 @@ def sample(
     run: Annotated[Path, typer.Option(help="Folder of a run, .../seed-<n>.", show_default=False)],
     step: Annotated[list[int], typer.Option(help="Training step of a checkpoint; may repeat.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the images; default: <run>/images/step-<k>.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Folder of the images; default: <run>/images/step-<k>.", show_default=False, callback=out_folder
+        ),
     ] = None,
 ) -> None:
     """Sample evaluation images of checkpoints, as lossless PNG."""
@@ -41,7 +44,9 @@ def score(
     prompts: Annotated[
         Path | None, typer.Option(help="Prompts of the images (JSON); default: the study's.", show_default=False)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Table to write, .parquet or .csv.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Table to write, .parquet or .csv.", show_default=False, callback=out_file)
+    ] = None,
 ) -> None:
     """Score images: a folder (--images, --out), or checkpoints of a run (--run, --step) into <run>/scores/."""
     study = load_study(config)

@@ -24,8 +24,12 @@ def _forward_flops(model: Backbone) -> int | None:
     """Operations of one forward pass on torch's meta device; None for a family that is not this project's.
 
     A hub model is taken to have the full size of its family, FLUX.1-dev or Qwen-Image.
+
+    Raises:
+        InputError: the image size does not divide into latent patches, or a folder is not a model.
     """
     from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE, forward_flops
+    from jagg.backbones.source import checked_grid
     from jagg.pretrain.backbones import EMBEDDED_VAE_DOWNSCALE, embedded_transformer_config
 
     if model.family not in FULL_SIZE:
@@ -33,11 +37,17 @@ def _forward_flops(model: Backbone) -> int | None:
     if isinstance(model.source, EmbeddedBackbone):
         sizes, downscale = embedded_transformer_config(model.family, model.source), EMBEDDED_VAE_DOWNSCALE
     elif isinstance(model.source, FolderModel):
-        sizes = read_json(Path(model.source.path) / "transformer" / "config.json")
-        downscale = FULL_SIZE_VAE_DOWNSCALE
+        folder = Path(model.source.path)
+        sizes, autoencoder = (read_json(folder / part / "config.json") for part in ("transformer", "vae"))
+        halvings = (
+            autoencoder["temperal_downsample"]
+            if model.family == "qwen_image"
+            else autoencoder["block_out_channels"][1:]
+        )
+        downscale = 2 ** len(halvings)
     else:
         sizes, downscale = FULL_SIZE[model.family], FULL_SIZE_VAE_DOWNSCALE
-    return forward_flops(model.family, sizes, model.image_size // (2 * downscale), model.max_text_tokens)
+    return forward_flops(model.family, sizes, checked_grid(model.image_size, downscale), model.max_text_tokens)
 
 
 def doctor(

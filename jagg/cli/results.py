@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jagg.cli.arguments import Config, note
+from jagg.cli.arguments import Config, note, out_folder
 from jagg.config import load_study
 from jagg.errors import InputError
 from jagg.keys import StudyPaths
@@ -23,7 +23,10 @@ def compare(
     scores: Annotated[list[Path], typer.Argument(help="Score tables, .parquet or .csv.", show_default=False)],
     arm: Annotated[list[str], typer.Option(help="Arm to compare; may repeat.", show_default=False)],
     reference: Annotated[str, typer.Option(help="Arm that it is compared with.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder that receives paired_differences.csv.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder that receives paired_differences.csv.", show_default=False, callback=out_folder),
+    ],
     margin: Annotated[
         list[str] | None, typer.Option(help="METRIC=X: margin of equivalence in raw units; may repeat.")
     ] = None,

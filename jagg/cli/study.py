@@ -11,8 +11,9 @@ import typer
 from jagg.cli.arguments import Config, note
 from jagg.cli.driver import driving, snakemake
 from jagg.config import Study, load_study
+from jagg.identity import train_identity
 from jagg.keys import RunPaths, StudyPaths, run_keys
-from jagg.records import read_json
+from jagg.records import read_json, text_sha256
 
 app = typer.Typer(help="Run a whole study, or see how far it is.", no_args_is_help=True)
 
@@ -52,11 +53,14 @@ def _show_results(study: Study) -> None:
 
 @app.command()
 def status(config: Config) -> None:
-    """Show runs wanted, done, running, diverged and failed, per cell and arm."""
+    """Show runs wanted, done, running, diverged, failed and outdated (other settings or code), per cell and arm."""
     study = load_study(config)
     paths = StudyPaths.of(study)
-    states = {key: run_state(paths.run(key), _train_log(paths, key)) for key in run_keys(study)}
-    columns = ("wanted", "done", "running", "diverged", "failed", "waiting")
+    states = {
+        key: run_state(paths.run(key), _train_log(paths, key), text_sha256(train_identity(study, key)))
+        for key in run_keys(study)
+    }
+    columns = ("wanted", "done", "running", "diverged", "failed", "outdated", "waiting")
     names = [f"{key.backbone} {key.algorithm} {key.arm}" for key in states]
     width = max(map(len, names))
     typer.echo(" " * width + "".join(f"{column:>10}" for column in columns))
@@ -70,12 +74,15 @@ def _train_log(paths: StudyPaths, key: object) -> Path:
     return paths.root / "logs" / "train" / (str(key).replace("/", ".") + ".log")
 
 
-def run_state(run: RunPaths, log: Path) -> str:
-    """State of one run from its files: done, diverged, running, failed or waiting."""
+def run_state(run: RunPaths, log: Path, identity_sha256: str) -> str:
+    """State of one run from its files: done, diverged, running, failed, outdated or waiting."""
     from jagg.train.lock import is_held
 
     if is_held(run.folder):
         return "running"
     if run.manifest.exists():
-        return "done" if read_json(run.manifest)["status"] == "complete" else "diverged"
+        record = read_json(run.manifest)
+        if record.get("identity_sha256") != identity_sha256:
+            return "outdated"
+        return "done" if record["status"] == "complete" else "diverged"
     return "failed" if log.exists() else "waiting"

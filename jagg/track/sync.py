@@ -28,7 +28,8 @@ def track(study: Study, paths: StudyPaths) -> Summary:
     """Make the store show what the files say; repeating it adds nothing. Writes `tracking.json` last.
 
     Study, cell and run are nested runs. A run whose configuration or content has changed is deleted and written anew,
-    since metrics cannot be taken back; the study's and the cells' artifacts are brought up to date in place.
+    since metrics cannot be taken back, and so is one that was being written when its writer died; else the study's and
+    the cells' artifacts are brought up to date in place.
 
     Raises:
         InputError: a file of a finished run is damaged, the store cannot be opened, or it holds two runs of one key.
@@ -77,7 +78,8 @@ def _bring(store: Store, entry: Entry, run: Run | None, parent_id: str | None) -
     if run is None:
         return store.create(entry, parent_id), "added"
     same = (run.data.tags.get(CONFIG_TAG), run.data.tags.get(CONTENT_TAG)) == entry.identity
-    if not same and entry.points:
+    torn = CONTENT_TAG not in run.data.tags
+    if torn or (not same and entry.points):
         store.delete(run)
         return store.create(entry, parent_id), "replaced"
     stale = store.artifacts_differ(run.info.artifact_uri, entry)

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from simulated_study import simulated_study, write_runs
+
+from jagg.cli.inspect import _forward_flops
+from jagg.config import FolderModel
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "configs" / "small.yaml"
@@ -126,7 +130,55 @@ def test_passes_of_the_embedded_study() -> None:
     assert rows["flux", "dancegrpo", "jagg"][forward] == rows["flux", "dancegrpo", "baseline"][forward] == "40"
 
 
+@pytest.mark.parametrize("image_size", [7, 36])
+def test_passes_of_a_size_that_no_model_has_are_refused(tmp_path: Path, image_size: int) -> None:
+    content = yaml.safe_load(SMALL.read_text())
+    content["backbones"]["flux"]["image_size"] = image_size
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert "a multiple of 8" in refused("passes", str(path))
+
+
+def test_operations_of_a_folder_are_those_of_the_model_in_it(tiny_flux_folder: tuple, tiny_qwen_folder: tuple) -> None:
+    for config, folder in (tiny_flux_folder, tiny_qwen_folder):
+        there = config.model_copy(update={"source": FolderModel(kind="folder", path=str(folder))})
+        assert _forward_flops(there) == _forward_flops(config)
+
+
 def test_passes_of_the_full_study_come_from_the_full_size_models() -> None:
     process = jagg("passes", str(ROOT / "configs" / "paper.yaml"))
     assert process.returncode == 0, process.stderr
     assert "flux is 37.28, qwen_image is 32.69" in process.stdout
+
+
+def test_places_that_cannot_be_written_are_named_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    options = ["--arm", "a", "--reference", "b"]
+    for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        for verb in (["compare", "none.csv", *options], ["prompts", str(SMALL)]):
+            assert "a file" in refused(*verb, "--out", str(out))
+    assert "a folder" in refused("score", str(SMALL), "--images", str(tmp_path), "--out", str(tmp_path))
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_metric_takes_one_margin(tmp_path: Path) -> None:
+    margins = ["--margin", "hpsv2=0.1", "--margin", "hpsv2=0.2"]
+    message = refused("compare", "s.csv", "--arm", "a", "--reference", "b", *margins, "--out", str(tmp_path / "o"))
+    assert "two margins" in message
+
+
+def test_status_tells_runs_of_other_settings_from_done_ones(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path)
+    write_runs(study)
+    path = tmp_path / "study.yaml"
+
+    def counts(content: dict, state: str) -> int:
+        path.write_text(yaml.safe_dump(content))
+        header, *rows = (line.split() for line in jagg("study", "status", str(path)).stdout.splitlines())
+        return sum(int(row[header.index(state) - len(header)]) for row in rows)
+
+    content = study.model_dump(mode="json")
+    num_runs = counts(content, "wanted")
+    assert counts(content, "done") == num_runs
+    content["training"]["learning_rate"] *= 2
+    assert counts(content, "outdated") == num_runs

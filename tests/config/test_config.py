@@ -135,3 +135,49 @@ def test_files_that_are_no_study(tmp_path: Path, text: str) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         load_study(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["? [a]\n: b\n", "study: 2020-13-45\n", "seeds: !!int x\n", "seeds: [" + "9" * 5000 + "]\n"]
+)
+def test_values_that_yaml_cannot_make(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match="not valid YAML"):
+        load_study(path)
+
+
+def test_merge_keys_work_and_may_be_overridden(content: dict, tmp_path: Path) -> None:
+    content["arms"] = {}
+    text = yaml.safe_dump(content).replace(
+        "arms: {}\n",
+        "arms:\n  baseline: &exact {estimator: exact, schedule: native}\n  jagg: {<<: *exact, estimator: jagg}\n"
+        "  ablation: {<<: *exact, estimator: endpoint_only}\n",
+    )
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    arms = load_study(path).arms
+    assert [arms[name].estimator for name in ("baseline", "jagg", "ablation")] == ["exact", "jagg", "endpoint_only"]
+
+
+def test_a_fault_names_the_keys_of_the_file_alone(content: dict, tmp_path: Path) -> None:
+    content["algorithms"]["dancegrpo"]["eta"] = -1
+    content["algorithms"]["dancegrpo"]["noise_level"] = 0.7
+    content["arms"]["jagg"]["routing"] = {"jagg_frac": 1.5}
+    del content["algorithms"]["flow_grpo_fast"]["clip_range"]
+    lines = [line.removeprefix("  got:").strip() for line in fault(content, tmp_path).splitlines()]
+    assert "algorithms.dancegrpo.noise_level: unknown key" in lines
+    assert "algorithms.flow_grpo_fast.clip_range: Field required" in lines
+    for key in ("algorithms.dancegrpo.eta", "arms.jagg.routing.jagg_frac"):
+        assert any(line.startswith(f"{key}: Input should be ") for line in lines), key
+
+
+@pytest.mark.parametrize("results", ["", "my results", "a'b", "out{x}", "$HOME", "a\x00b"])
+def test_a_results_folder_that_no_shell_command_could_hold(content: dict, tmp_path: Path, results: str) -> None:
+    content["results"] = results
+    assert "results: " in fault(content, tmp_path)
+
+
+def test_a_seed_that_no_table_could_hold(content: dict, tmp_path: Path) -> None:
+    content["seeds"] = [2**63]
+    assert "seeds.0" in fault(content, tmp_path)

@@ -258,3 +258,40 @@ def test_the_table_survives_csv(tmp_path: Path) -> None:
     assert again.schema == PAIRED_DIFFERENCES
     assert again["ci_low"].to_pylist() == pytest.approx(result["ci_low"].to_pylist(), rel=1e-9)
     assert again["verdict"].equals(result["verdict"])
+
+
+def test_a_margin_of_an_unknown_metric_is_not_passed_over() -> None:
+    scores = table(by_seed({"baseline": {0: 0.3, 1: 0.31}, "jagg": {0: 0.3, 1: 0.32}}))
+    with pytest.raises(InputError, match="unknown metric 'hpsv'"):
+        rows_of(scores, margins={"hpsv": 0.01})
+    with pytest.raises(InputError, match="unknown metric 'hpsv'"):
+        rows_of(scores, optimised_metrics=["hpsv"])
+
+
+def test_a_table_without_rows() -> None:
+    with pytest.raises(InputError, match="nothing to compare"):
+        rows_of(table([]))
+
+
+@pytest.mark.parametrize("num_seeds", [21, 100, 1100])
+def test_more_seeds_than_sign_patterns_can_be_counted(num_seeds: int) -> None:
+    rng = np.random.default_rng(0)
+    runs = {arm: dict(enumerate(0.3 + 0.01 * rng.normal(size=num_seeds))) for arm in ("baseline", "jagg")}
+    (row,) = rows_of(table(by_seed(runs)))
+    assert (row["num_seeds"], row["sign_flip_p"], row["sign_flip_arrangements"]) == (num_seeds, None, None)
+    assert "not enumerated" in row["note"]
+    assert row["p_value"] > 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_that_overflow_are_not_finite() -> None:
+    rows = [
+        {"arm": arm, "seed": seed, "prompt_id": prompt, "value": 1.7e308, "unit": "points"}
+        for arm in ("baseline", "jagg")
+        for seed in (0, 1)
+        for prompt in ("a", "b")
+    ]
+    rows += [row | {"image_index": 1} for row in rows]
+    (row,) = rows_of(table(rows))
+    assert row["verdict"] == "not-estimable"
+    assert "not finite in jagg: seeds 0, 1" in row["note"]

@@ -19,7 +19,7 @@ from jagg.keys import RunKey, StudyPaths
 from jagg.records import HISTORY, read_json, read_table, write_table
 from jagg.report.tables import aggregate
 from jagg.track import Summary, track, verify
-from jagg.track.content import entries
+from jagg.track.content import CONTENT_TAG, entries
 from jagg.track.store import opened
 
 Query = Callable[[str], list[tuple]]
@@ -190,6 +190,19 @@ def test_a_lost_artifact_is_found_and_put_back(results: Path) -> None:
     next(paths.artifacts.rglob("backward_passes.csv")).unlink()
     assert verify(study, paths) == ["simulated: artifact tables/backward_passes.csv is missing or differs"]
     assert track(study, paths).updated == 1
+    assert verify(study, paths) == []
+
+
+@pytest.mark.parametrize("level", ["study", "cell", "run"])
+def test_a_run_whose_writer_died_is_made_anew(results: Path, level: str) -> None:
+    study = small_study(results)
+    paths = written(study)
+    track(study, paths)
+    with opened(study, paths) as store:
+        run = next(run for run in store.runs() if run.data.tags["jagg.level"] == level)
+        store.client.delete_tag(run.info.run_id, CONTENT_TAG)
+        store.client.update_run(run.info.run_id, status="RUNNING")
+    assert track(study, paths) == Summary(added=0, replaced=1, updated=0, unchanged=3)
     assert verify(study, paths) == []
 
 

@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from study_project import Project
+
+from jagg.records import read_json
 
 ROOT = Path(__file__).parents[2]
+SMOKE = "configs/smoke.yaml"
 RULES = sorted((ROOT / "workflow" / "rules").glob("*.smk"))
 pytestmark = pytest.mark.workflow
 
@@ -24,8 +29,9 @@ def test_every_rule_has_a_log_a_benchmark_resources_and_a_shell_command() -> Non
     bodies = rule_bodies()
     assert {"train", "evaluate", "tables", "report", "track"} <= set(bodies)
     for name, body in bodies.items():
-        for section in ("log", "benchmark", "resources", "params", "shell"):
+        for section in ("log", "benchmark", "resources", "shell"):
             assert re.search(rf"^    {section}:", body, re.MULTILINE), (name, section)
+        assert (name == "study") != bool(re.search(r"^    params:", body, re.MULTILINE)), name
         assert '"jagg ' in body or name == "study", name
         assert not re.search(r"^    (run|script|notebook):", body, re.MULTILINE), name
         assert "lambda" not in body, name
@@ -48,8 +54,6 @@ def test_lint() -> None:
 
 
 def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
-    from study_project import Project
-
     jobs = Project.copied_to(tmp_path / "project").pending("configs/small.yaml")
     assert jobs == {
         "study": 1,
@@ -62,3 +66,62 @@ def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
         "report": 1,
         "track": 1,
     }
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project.copied_to(tmp_path_factory.mktemp("pretended") / "project")
+    project.pretend_finished(SMOKE)
+    assert project.pending(SMOKE) == {}
+    return project
+
+
+RUNS = {"train": 24, "evaluate": 24}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "jobs"),
+    [
+        ("training.learning_rate", 1e-3, RUNS),
+        ("arms.jagg.routing.jagg_frac.dancegrpo", 1.0, {"train": 4, "evaluate": 4}),
+        ("evaluation.sampling_steps", 7, {"evaluate": 24}),
+        ("scorers.pickscore.source.contrastive_steps", 7, {"pretrain_scorer": 1, "evaluate": 24}),
+        ("scorers.hpsv2.source.contrastive_steps", 7, {"pretrain_scorer": 1, **RUNS}),
+        ("backbones.flux.source.flow_steps", 7, {"pretrain_backbone": 1, "train": 12, "evaluate": 12}),
+        ("prompts.train", 9, {"prompts": 1, **RUNS}),
+        ("comparison.margins", {}, {}),
+    ],
+)
+def test_a_changed_setting_runs_what_depends_on_it(
+    pretended: Project, key: str, value: object, jobs: dict[str, int]
+) -> None:
+    path = pretended.folder / SMOKE
+    content = yaml.safe_load(path.read_text())
+    *sections, last = key.split(".")
+    place = content
+    for section in sections:
+        place = place[section]
+    place[last] = value
+    changed = path.with_name("changed.yaml")
+    changed.write_text(yaml.safe_dump(content))
+    assert pretended.pending("configs/changed.yaml") == {**jobs, "tables": 1, "report": 1, "track": 1}
+
+
+def test_resources_run_nothing(pretended: Project) -> None:
+    content = yaml.safe_load((pretended.folder / SMOKE).read_text()) | {"resources": {"memory_mb": 5000}}
+    (pretended.folder / "configs/changed.yaml").write_text(yaml.safe_dump(content))
+    assert pretended.pending("configs/changed.yaml") == {}
+
+
+def test_a_model_of_other_settings_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    project = Project.copied_to(tmp_path / "project")
+    config, record = project.folder / SMOKE, "results/smoke/scorers/clipscore/scorer.json"
+    for contrastive_steps in (1, 2):
+        content = yaml.safe_load(config.read_text())
+        content["scorers"]["clipscore"]["source"]["contrastive_steps"] = contrastive_steps
+        config.write_text(yaml.safe_dump(content))
+        process = project.jagg("study", "run", SMOKE, "--cores", "1", "--", record)
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert read_json(project.folder / record)["source"]["contrastive_steps"] == contrastive_steps
+        study = read_json(project.folder / "results/smoke/study.json")
+        assert study["scorers"]["clipscore"]["source"]["contrastive_steps"] == contrastive_steps

@@ -80,14 +80,14 @@ def test_a_renamed_folder_runs_nothing(finished: Project, tmp_path: Path) -> Non
 def test_a_new_seed_trains_only_its_own_runs(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     edited(twin, lambda content: content["seeds"].append(3))
-    assert twin.pending(SMOKE) == {"study": 1, "train": 12, "evaluate": 12, "tables": 1, "report": 1, "track": 1}
+    assert twin.pending(SMOKE) == {"train": 12, "evaluate": 12, "tables": 1, "report": 1, "track": 1}
 
 
 def test_a_new_backbone_trains_only_its_own_runs(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     edited(twin, lambda content: content["backbones"].update(second=content["backbones"]["flux"]))
     runs = {"train": 12, "evaluate": 12}
-    assert twin.pending(SMOKE) == {"study": 1, "pretrain_backbone": 1, **runs, "tables": 1, "report": 1, "track": 1}
+    assert twin.pending(SMOKE) == {"pretrain_backbone": 1, **runs, "tables": 1, "report": 1, "track": 1}
 
 
 def test_an_edited_estimator_trains_its_own_arm_only(finished: Project, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_status_counts_every_run_as_done(finished: Project) -> None:
     assert process.returncode == 0, process.stderr
     rows = [line.split() for line in process.stdout.splitlines()[1:]]
     assert len(rows) == 12
-    assert all(row[3:] == ["2", "2", "0", "0", "0", "0"] for row in rows)
+    assert all(row[3:] == ["2", "2", "0", "0", "0", "0", "0"] for row in rows)
 
 
 def test_the_report_names_the_small_models_and_needs_no_network(finished: Project) -> None:

@@ -1,9 +1,10 @@
 import os
 import sys
 
-from jagg.config import canonical_json, load_study
+from jagg.config import load_study
 from jagg.identity import stage_identity, train_identity
 from jagg.keys import RunKey, StudyPaths, run_keys
+from jagg.records import write_json
 
 # A job finds the `jagg` of the interpreter that runs the workflow, whether or not its environment is activated.
 os.environ.update(

@@ -1,8 +1,13 @@
-# The resolved study, which every job reads. Jobs depend on their own part of it through their identity, so the file
-# itself is ancient to them; only the summaries of the whole study depend on it as a file.
+# The resolved study, which every job reads, is written before the first job starts. Jobs depend on their own part of it
+# through their identity, so the file itself is ancient to them. Its rule has no parameters that could change: Snakemake
+# does not look for changes in jobs behind one that will run, and does not follow an ancient file to them either.
+onstart:
+    write_json(PATHS.config, STUDY.model_dump(mode="json"))
+
+
 rule study:
     output:
-        f"{ROOT}/study.json",
+        update(f"{ROOT}/study.json"),
     log:
         f"{ROOT}/logs/study.log",
     benchmark:
@@ -12,10 +17,8 @@ rule study:
     resources:
         mem_mb=100,
         runtime=5,
-    params:
-        content=canonical_json(STUDY),
     shell:
-        "printf '%s' {params.content:q} > {output} 2> {log}"
+        "test -s {output} 2> {log}"
 
 
 rule prompts:
@@ -39,11 +42,13 @@ rule prompts:
         "jagg prompts {input.study} --out $(dirname {output.train}) > {log} 2>&1"
 
 
+# A model's record says that its folder may be replaced. Snakemake removes outputs before it starts a job, and would
+# leave a folder without a record that `jagg pretrain` takes for someone else's; outputs to be updated stay until then.
 rule pretrain_backbone:
     input:
         study=ancient(f"{ROOT}/study.json"),
     output:
-        f"{ROOT}/models/{{backbone}}/model.json",
+        update(f"{ROOT}/models/{{backbone}}/model.json"),
     log:
         f"{ROOT}/logs/pretrain/{{backbone}}.log",
     benchmark:
@@ -67,7 +72,7 @@ rule pretrain_scorer:
     input:
         study=ancient(f"{ROOT}/study.json"),
     output:
-        f"{ROOT}/scorers/{{metric}}/scorer.json",
+        update(f"{ROOT}/scorers/{{metric}}/scorer.json"),
     log:
         f"{ROOT}/logs/pretrain/{{metric}}.log",
     benchmark:

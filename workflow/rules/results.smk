@@ -1,6 +1,6 @@
 rule tables:
     input:
-        study=f"{ROOT}/study.json",
+        study=ancient(f"{ROOT}/study.json"),
         scores=scores_of_study,
         histories=histories_of_study,
         runs=runs_of_study,
@@ -32,7 +32,7 @@ rule report:
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
-        study=f"{ROOT}/study.json",
+        study=ancient(f"{ROOT}/study.json"),
     output:
         f"{ROOT}/report.html",
     log:
@@ -54,7 +54,7 @@ rule report:
 rule track:
     input:
         report=f"{ROOT}/report.html",
-        study=f"{ROOT}/study.json",
+        study=ancient(f"{ROOT}/study.json"),
     output:
         f"{ROOT}/tracking.json",
     log:
