@@ -36,6 +36,15 @@ class Rollout:
     log_probs: Float64[Tensor, "steps batch"]
     """Of each transition under the policy that drew it; 0 for ODE steps."""
 
+    @property
+    def clean(self) -> Float[Tensor, "batch tokens channels"]:
+        """What is decoded: x0 as the last velocity predicts it, so the last transition's noise never reaches an image.
+
+        The reference DanceGRPO code decodes this too; without it the reward would be paid for hiding that noise.
+        """
+        last = self.plan.sampling_steps - 1
+        return self.latents[last] - self.plan.sigmas[last] * self.velocities[last]
+
 
 @torch.no_grad()
 def batched_velocity(

@@ -135,9 +135,9 @@ class Trainer:
         )
         rollout_s = self._clock() - rolling
         # Decoding makes an image of anything, so a broken latent would be scored like any other.
-        _check_finite(step, "latent", float(rollout.latents[-1].sum()))
+        _check_finite(step, "latent", float(rollout.clean.sum()))
         rewards = score_images(
-            self._decode(rollout.latents[-1]), [p.text for p in batch.prompts], self.scorers, self.study.reward
+            self._decode(rollout.clean), [p.text for p in batch.prompts], self.scorers, self.study.reward
         )
         _check_finite(step, "reward", rewards.total)
         total = torch.from_numpy(rewards.total)

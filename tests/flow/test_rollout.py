@@ -40,7 +40,7 @@ def test_shared_initial_noise_still_gives_different_images() -> None:
     initial = noise.initial(shared=True)
     made = rollout(AnalyticBackbone(), plan(), text(16), initial, noise.transition, 16)
     assert distinct(initial) == 1
-    assert distinct(made.latents[-1]) == 16
+    assert distinct(made.clean) == 16
     assert distinct(noise.initial(shared=False)) == 16
 
 
@@ -127,6 +127,30 @@ def test_the_evaluation_sampler_is_the_rollout_without_noise() -> None:
     start = torch.randn(3, *SHAPE, dtype=torch.float64)
     made = rollout(backbone, plan(g=1e-12), text(3), start, lambda j: torch.zeros(3, *SHAPE), 3)
     assert_close(sample_ode(backbone, text(3), start, plan().sigmas), made.latents[-1])
+    assert_close(made.clean, made.latents[-1])
+
+
+def test_the_last_transitions_noise_does_not_reach_what_is_decoded() -> None:
+    noise, last = noise_of(3), plan().sampling_steps - 1
+
+    def other(denoising_step: int) -> Tensor:
+        return noise.transition(denoising_step) * (-1 if denoising_step == last else 1)
+
+    start = noise.initial(shared=False)
+    backbone = AnalyticBackbone(Curved())
+    made, again = (rollout(backbone, plan(), text(3), start, draw, 3) for draw in (noise.transition, other))
+    assert torch.equal(made.clean, again.clean)
+    assert not torch.equal(made.latents[-1], again.latents[-1])
+
+
+def test_every_earlier_transitions_noise_reaches_what_is_decoded() -> None:
+    noise = noise_of(1)
+    start = noise.initial(shared=False)
+    backbone = AnalyticBackbone(Curved())
+    made = rollout(backbone, plan(), text(1), start, noise.transition, 1)
+    for j in range(plan().sampling_steps - 1):
+        again = rollout(backbone, plan(), text(1), start, lambda k, j=j: noise.transition(k) * (-1 if k == j else 1), 1)
+        assert not torch.equal(made.clean, again.clean), j
 
 
 def test_the_evaluation_sampler_makes_an_image_alone_as_in_a_batch() -> None:
