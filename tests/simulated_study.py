@@ -34,7 +34,7 @@ def write_runs(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
         record = {"family": name, "label": f"embedded-{name}-simulated", "source": {"kind": "embedded"}}
         write_json(paths.backbone(name) / "model.json", record)
     for name in study.scorers:
-        record = {"family": name, "name": f"embedded-{name}-simulated@0123456789ab", "source": {"kind": "embedded"}}
+        record = {"family": name, "label": f"embedded-{name}-simulated@0123456789ab", "source": {"kind": "embedded"}}
         write_json(paths.scorer(name) / "scorer.json", record)
     prompts = build_prompts(study)
     for split, members in prompts.items():

@@ -41,7 +41,7 @@ def pretrain(
         from jagg.pretrain.scorers import pretrain_scorer
 
         record = pretrain_scorer(study.scorers[str(scorer)], out, progress=StageProgress())
-    note(f"{out}: {record.get('label') or record['name']}")
+    note(f"{out}: {record['label']}")
 
 
 VERBS = (prompts, pretrain)

@@ -143,7 +143,7 @@ def _scorer(data: StudyData, metric: str) -> Row:
     kind = data.study.scorers[metric].source.kind
     return {
         "name": metric,
-        "label": record.get("name", metric),
+        "label": record.get("label", metric),
         "kind": kind,
         "role": role,
         "quality": _scorer_quality(record.get("held_out_accuracy", {})),
