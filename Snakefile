@@ -7,6 +7,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/models.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/probes.smk"
 include: "workflow/rules/results.smk"
 
 

@@ -73,8 +73,12 @@ def stage_identity(study: Study, stage: str, name: str | None = None) -> str:
 
 def resolved_arm(arm: Arm, algorithm: str) -> dict[str, Any]:
     """An arm's settings for one algorithm."""
-    jagg_frac = resolve(arm.routing.jagg_frac, algorithm)
-    return _dump(arm) | {"routing": _dump(arm.routing) | {"jagg_frac": jagg_frac}}
+    routing = arm.routing
+    resolved = {
+        "jagg_frac": resolve(routing.jagg_frac, algorithm),
+        "max_residual": None if routing.max_residual is None else resolve(routing.max_residual, algorithm),
+    }
+    return _dump(arm) | {"routing": _dump(routing) | resolved}
 
 
 def resolved_training(study: Study, backbone: str) -> dict[str, Any]:
@@ -132,12 +136,37 @@ def _evaluate_stage(study: Study, name: str | None) -> Stage:
     return images | scores, sampling + scoring
 
 
+def _probe_stage(study: Study, name: str | None) -> Stage:
+    """`name`: backbone/algorithm. The runs that are probed are inputs and bring their own identity; the threshold of
+    the cosine enters the tables alone."""
+    assert study.probe is not None
+    backbone, _, algorithm = str(name).partition("/")
+    families = (f"jagg.scorers.{study.scorers[metric].family}" for metric in study.reward.weights)
+    content = {
+        "probe": study.probe.model_dump(mode="json", exclude={"threshold"}),
+        "backbone": _dump(study.backbones[backbone]),
+        "algorithm": _dump(study.algorithms[algorithm]),
+        "training": resolved_training(study, backbone),
+        "reward": _dump(study.reward),
+        "study_seed": study.seed,
+    }
+    modules = (
+        "jagg.probe.cell",
+        f"jagg.backbones.{study.backbones[backbone].family}",
+        f"jagg.algorithms.{_family(study.algorithms[algorithm])}",
+        "jagg.gradients.estimators",
+        *families,
+    )
+    return content, modules
+
+
 _STAGES = {
     "backbone": _backbone_stage,
     "scorer": _scorer_stage,
     "prompts": _prompts_stage,
     "sample": _sample_stage,
     "evaluate": _evaluate_stage,
+    "probe": _probe_stage,
     "tables": _summary_stage("jagg.report.tables"),
     "report": _report_stage,
     "track": _summary_stage("jagg.track"),

@@ -38,6 +38,13 @@ def run_keys(study: Study) -> Iterator[RunKey]:
                     yield RunKey(backbone, algorithm, arm, seed)
 
 
+def probe_keys(study: Study) -> Iterator[RunKey]:
+    """The reference runs whose gradients are probed; none without a probe."""
+    if study.probe is not None:
+        seeds = {*study.probe.calibration.seeds, *study.probe.holdout.seeds}
+        yield from (key for key in run_keys(study) if key.arm == study.comparison.reference and key.seed in seeds)
+
+
 def checked_key(study: Study, backbone: str, algorithm: str, arm: str, seed: int) -> RunKey:
     """A key of names given by hand; the seed may be one that the study does not list.
 
@@ -144,6 +151,10 @@ class StudyPaths:
 
     def run(self, key: RunKey) -> RunPaths:
         return RunPaths(self.root / "runs" / key.backbone / key.algorithm / key.arm / f"seed-{key.seed}")
+
+    def probe(self, backbone: str, algorithm: str, seed: int) -> Path:
+        """Measured gradient quality of one cell and seed."""
+        return self.root / "probes" / backbone / algorithm / f"seed-{seed}.parquet"
 
     def table(self, name: str) -> Path:
         return self.root / "tables" / name

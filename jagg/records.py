@@ -64,10 +64,22 @@ HISTORY = pa.schema(
         ("backward_passes_expected", pa.int64()),
         ("reward_parts", pa.string()),
         ("noise_sha256", pa.string()),
+        *[(name, pa.float64()) for name in ("reward_s", "rest_s")],
+        *[
+            (name, pa.int64())
+            for name in (
+                "forward_passes_recomputed",
+                "synchronizations",
+                "transformer_flops",
+                "saved_activation_bytes",
+            )
+        ],
     ]
 )
 """One row a training step; counts are global and per step, in sample-passes. `windows_*`: windows a trajectory;
-`reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal over arms."""
+`reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal over arms;
+`reward_s`: decoding and scoring; `rest_s`: drawing and text encoding; `synchronizations`: times the trainer waited for
+the device; `transformer_flops` and `saved_activation_bytes` (the most at a time): on `training.measured_steps` only."""
 
 
 BACKWARD_PASSES = pa.schema(
@@ -141,6 +153,122 @@ PAIRED_DIFFERENCES = pa.schema(
 `num_prompts` and `num_images` are those of one seed. `family_size`: tests that p_holm counts; empty outside the family.
 `seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
 true difference as large as the one seen."""
+
+GRADIENT_PROBES = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("backbone", "algorithm")],
+        *[(name, pa.int64()) for name in ("seed", "step")],
+        ("split", pa.string()),
+        *[(name, pa.int64()) for name in ("window_length", "sampling_steps")],
+        *[(name, pa.string()) for name in ("precision", "scope", "estimator")],
+        *[(name, pa.int64()) for name in ("window", "start", "transitions")],
+        *[(name, pa.float64()) for name in ("sigma_start", "sigma_end")],
+        ("prompt_id", pa.string()),
+        ("image_index", pa.int64()),
+        *[
+            (name, pa.float64())
+            for name in (
+                "nodes",
+                "cosine",
+                "norm_ratio",
+                "relative_error",
+                "bound",
+                "path_error",
+                "curve_error",
+                "velocity_residual",
+            )
+        ],
+        ("note", pa.string()),
+    ]
+)
+"""One row a window, rollout (or `batch`: all rollouts together) and estimator, each against the exact window gradient.
+`split`: calibration, holdout or stress. Errors and the bound are in units of the exact gradient's norm; of a random
+estimator cosine, norm ratio and nodes are means over its draws and the error is their root mean square. `path_error`,
+`curve_error`: the parts of JAGG's error from states off the chord and from the network's curvature along it."""
+
+_QUALITY = [
+    *[(name, pa.string()) for name in ("backbone", "algorithm", "estimator")],
+    ("step", pa.int64()),
+    ("split", pa.string()),
+    ("window", pa.int64()),
+    *[(name, pa.float64()) for name in ("sigma_start", "sigma_end")],
+    ("num_rollouts", pa.int64()),
+    *[
+        (name, pa.float64())
+        for name in (
+            "cosine_mean",
+            "cosine_sd",
+            "fraction_above_threshold",
+            "fraction_ci_low",
+            "fraction_ci_high",
+            "norm_ratio_mean",
+            "relative_error_mean",
+            "bound_mean",
+            "velocity_residual_mean",
+            "cosine_q05",
+            "cosine_median",
+            "cosine_q95",
+            "path_error_mean",
+            "curve_error_mean",
+            "bound_share_held",
+            "nodes_mean",
+            "batch_cosine_mean",
+            "batch_relative_error_mean",
+        )
+    ],
+    ("note", pa.string()),
+]
+GRADIENT_QUALITY = pa.schema(_QUALITY)
+"""One row a cell, estimator, checkpoint, split and window, over seeds and rollouts. Fractions are rollouts with a
+cosine of at least the threshold, with Wilson's interval at the study's level. `bound_share_held`: rollouts whose error
+is within the bound. `batch_*`: the gradient of all rollouts together, mean over seeds. `nodes_mean`: passes."""
+
+GRADIENT_STRESS = pa.schema(
+    [("window_length", pa.int64()), ("sampling_steps", pa.int64()), ("precision", pa.string()), *_QUALITY]
+)
+"""Gradient quality under other window lengths, denoising steps and number formats; columns as in gradient_quality."""
+
+ROUTING_CALIBRATION = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("backbone", "algorithm", "estimator", "rule", "setting")],
+        ("value", pa.float64()),
+        ("threshold", pa.float64()),
+        *[(name, pa.int64()) for name in ("windows", "windows_approximate")],
+        ("calibration_cosine", pa.float64()),
+        ("holdout", pa.string()),
+        *[(name, pa.float64()) for name in ("holdout_cosine", "optimism")],
+        *[(name, pa.int64()) for name in ("holdout_windows_approximate", "holdout_windows_below")],
+        ("holdout_value", pa.float64()),
+        ("num_rollouts", pa.int64()),
+        ("note", pa.string()),
+    ]
+)
+"""One row a cell, rule and kind of held-out rollouts. `rule`: mean_cosine, lower_bound (both set jagg_frac) or
+confidence (sets max_residual). Cosines are means over the windows that the calibrated value approximates; `optimism` is
+calibration minus holdout; `holdout_value`: what the held-out rollouts themselves would have chosen."""
+
+PARETO = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("backbone", "algorithm", "metric", "role")],
+        ("step", pa.int64()),
+        *[(name, pa.string()) for name in ("arm", "reference")],
+        ("num_seeds", pa.int64()),
+        *[
+            (name, pa.float64())
+            for name in (
+                "difference",
+                "ci_low",
+                "ci_high",
+                "backward_passes_per_trajectory",
+                "ratio_to_baseline",
+                "update_time_ratio",
+                "step_time_ratio",
+            )
+        ],
+    ]
+)
+"""One row a cell, metric and arm at the last checkpoint: difference with its interval beside the arm's costs,
+means over seeds; ratios are the arm over the reference."""
 
 RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()), ("note", pa.string())])
 """One row a wanted run. `status`: complete, diverged or missing; only complete runs are averaged."""

@@ -84,7 +84,8 @@ class AnalyticBackbone:
 
     def _branch(self, latents: Tensor, sigma: Tensor, number: Tensor) -> Tensor:
         self.evaluations += len(latents)
-        return self.transformer(latents, sigma, number)
+        dtype = next(self.transformer.parameters()).dtype
+        return self.transformer(latents.to(dtype), sigma.to(dtype), number).to(latents.dtype)
 
     def decode(self, latents: Tensor) -> Tensor:
         side = int(latents.shape[1] ** 0.5)

@@ -114,6 +114,12 @@ def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[
                 "backward_passes_expected": passes,
                 "reward_parts": '{"clipscore": {"mean": 0.3, "std": 0.02}, "hpsv2": {"mean": 0.31, "std": 0.02}}',
                 "noise_sha256": f"{key.seed:064d}",
+                "reward_s": 0.2,
+                "rest_s": 0.01,
+                "forward_passes_recomputed": 0,
+                "synchronizations": 9,
+                "transformer_flops": None,
+                "saved_activation_bytes": None,
             }
         )
     return rows

@@ -9,6 +9,7 @@ import pytest
 from analytic import analytic_study, key
 
 from jagg import identity
+from jagg.config import Study
 from jagg.identity import code_sha256, stage_identity, train_identity
 
 STAGES = [
@@ -18,6 +19,24 @@ STAGES = [
     ("evaluate", "flux"),
     *((s, None) for s in ("prompts", "tables")),
 ]
+
+
+def probing() -> Study:
+    split = {"seeds": [0], "checkpoints": [0], "prompts": 1}
+    return analytic_study(probe={"calibration": split, "holdout": split})
+
+
+def test_a_probe_depends_on_every_estimator_and_not_on_the_threshold_of_the_cosine(copied_code: Path) -> None:
+    study = probing()
+    before = stage_identity(study, "probe", "flux/dance")
+    assert stage_identity(study, "probe", "flux/fast") != before
+    lenient = study.model_copy(update={"probe": study.probe.model_copy(update={"threshold": 0.2})})
+    assert stage_identity(lenient, "probe", "flux/dance") == before
+    edited(
+        copied_code / "gradients" / "estimators" / "kriging.py", "torch.linalg.solve(gram", "torch.linalg.solve(+gram"
+    )
+    forget()
+    assert stage_identity(study, "probe", "flux/dance") != before
 
 
 def test_other_arms_seeds_and_places_do_not_enter() -> None:
@@ -103,7 +122,7 @@ def changed_by(path: Path, old: str, new: str) -> set[str]:
 
 def test_an_edited_estimator_concerns_its_own_runs(copied_code: Path) -> None:
     path = copied_code / "gradients" / "estimators" / "jagg.py"
-    assert changed_by(path, "(t[0] - t) /", "(t[0] - 1.0 * t) /") == {"dance jagg", "fast jagg"}
+    assert changed_by(path, "stack([1 - alpha,", "stack([1.0 - alpha,") == {"dance jagg", "fast jagg"}
 
 
 def test_an_edited_algorithm_concerns_its_own_runs(copied_code: Path) -> None:
@@ -134,7 +153,7 @@ def test_comments_docstrings_and_layout_concern_nothing(copied_code: Path) -> No
     path = copied_code / "gradients" / "estimators" / "jagg.py"
     assert not changed_by(path, '"""JAGG: ', '"""What JAGG is: ')
     assert not changed_by(path, "    alpha = ", "    # The share of the far end.\n    alpha = ")
-    assert not changed_by(path, "(t[0] - t) / (t[0] - t[-1])", "(t[0] - t) / (\n        t[0] - t[-1]\n    )")
+    assert not changed_by(path, "torch.stack([1 - alpha, alpha])", "torch.stack(\n        [1 - alpha, alpha]\n    )")
 
 
 def test_a_new_choice_leaves_the_old_ones_alone(copied_code: Path) -> None:

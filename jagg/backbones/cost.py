@@ -1,13 +1,14 @@
 """Size and cost of a transformer, from its configuration alone: weights stay on torch's meta device."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from diffusers import FluxTransformer2DModel, ModelMixin, QwenImageTransformer2DModel
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from jagg.backbones import flux, qwen_image
+from jagg.backbones.operations import operation_counter
 from jagg.backbones.protocol import TextFeatures
 from jagg.errors import unknown_name
 
@@ -62,17 +63,25 @@ def forward_flops(family: str, transformer_config: dict[str, Any], grid: int, te
         InputError: the family is not one of this package's.
     """
     transformer = meta_transformer(family, transformer_config)
-    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
-        transformer(**_inputs(family, transformer_config, grid, text_tokens), return_dict=False)
+    inputs = meta_inputs(family, transformer_config, grid, text_tokens)
+    with torch.device("meta"), operation_counter() as counter, torch.no_grad():
+        transformer(**inputs(torch.float32), return_dict=False)
     return counter.get_total_flops()
 
 
-def _inputs(family: str, config: dict[str, Any], grid: int, text_tokens: int) -> dict[str, Any]:
-    latents, sigma = torch.empty(1, grid**2, config["in_channels"]), torch.empty(1)
-    text: dict[str, Tensor] = {"prompt_embeds": torch.empty(1, text_tokens, config["joint_attention_dim"])}
-    if family == "flux":
-        text["pooled_prompt_embeds"] = torch.empty(1, config["pooled_projection_dim"])
-        guidance_scale = 1.0 if config["guidance_embeds"] else None
-        return flux.transformer_inputs(latents, sigma, TextFeatures(text), grid, guidance_scale)
-    text["prompt_embeds_mask"] = torch.empty(1, text_tokens, dtype=torch.bool)
-    return qwen_image.transformer_inputs(latents, sigma, TextFeatures(text), grid)
+def meta_inputs(
+    family: str, config: dict[str, Any], grid: int, text_tokens: int
+) -> Callable[[torch.dtype], dict[str, Any]]:
+    """One image's inputs of a transformer in a number format, to be made and used on the meta device."""
+
+    def inputs(dtype: torch.dtype) -> dict[str, Any]:
+        latents, sigma = torch.empty(1, grid**2, config["in_channels"], dtype=dtype), torch.empty(1)
+        text: dict[str, Tensor] = {"prompt_embeds": torch.empty(1, text_tokens, config["joint_attention_dim"])}
+        if family == "flux":
+            text["pooled_prompt_embeds"] = torch.empty(1, config["pooled_projection_dim"])
+            guidance_scale = 1.0 if config["guidance_embeds"] else None
+            return flux.transformer_inputs(latents, sigma, TextFeatures(text), grid, guidance_scale)
+        text["prompt_embeds_mask"] = torch.empty(1, text_tokens, dtype=torch.bool)
+        return qwen_image.transformer_inputs(latents, sigma, TextFeatures(text), grid)
+
+    return inputs

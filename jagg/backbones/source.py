@@ -17,7 +17,7 @@ from jagg.errors import InputError
 from jagg.records import folder_sha256, read_json
 
 RECORD = "model.json"
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def silence_libraries() -> None:
@@ -106,7 +106,7 @@ def load_pipeline(
     silence_libraries()
     try:
         pipeline = pipeline_class.from_pretrained(
-            location, dtype=_DTYPES[config.precision], use_safetensors=True, local_files_only=True
+            location, dtype=DTYPES[config.precision], use_safetensors=True, local_files_only=True
         )
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(

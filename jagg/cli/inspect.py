@@ -1,36 +1,42 @@
 """Verbs that look without running anything."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jagg.cli.arguments import Config, note
-from jagg.config import Backbone, EmbeddedBackbone, FolderModel, load_study
+from jagg.config import Backbone, EmbeddedBackbone, FolderModel, Study, load_study
 from jagg.errors import InputError
 from jagg.records import read_json
 
+if TYPE_CHECKING:
+    from jagg.gradients.passes_table import ModelCost
+
 
 def passes(config: Config) -> None:
-    """Print the expected passes and operations a trajectory, per backbone, algorithm and arm."""
-    from jagg.gradients.passes import passes_table
+    """Print expected passes and operations a trajectory, and the memory that every schedule would take."""
+    from jagg.gradients.passes_table import passes_table
 
     study = load_study(config)
-    flops = {name: _forward_flops(model) for name, model in study.backbones.items()}
-    typer.echo(passes_table(study, {name: number for name, number in flops.items() if number}))
+    costs = {name: _model_cost(study, model) for name, model in study.backbones.items()}
+    typer.echo(passes_table(study, {name: cost for name, cost in costs.items() if cost}))
 
 
-def _forward_flops(model: Backbone) -> int | None:
-    """Operations of one forward pass on torch's meta device; None for a family that is not this project's.
+def _model_cost(study: Study, model: Backbone) -> ModelCost | None:
+    """Operations and memory of one pass on torch's meta device; None for a family that is not this project's.
 
     A hub model is taken to have the full size of its family, FLUX.1-dev or Qwen-Image.
 
     Raises:
         InputError: the image size does not divide into latent patches, or a folder is not a model.
     """
-    from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE, forward_flops
-    from jagg.backbones.source import checked_grid
+    from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE
+    from jagg.backbones.source import DTYPES, checked_grid
     from jagg.pretrain.backbones import EMBEDDED_VAE_DOWNSCALE, embedded_transformer_config
+    from jagg.train.cost import model_cost
 
     if model.family not in FULL_SIZE:
         return None
@@ -47,7 +53,15 @@ def _forward_flops(model: Backbone) -> int | None:
         downscale = 2 ** len(halvings)
     else:
         sizes, downscale = FULL_SIZE[model.family], FULL_SIZE_VAE_DOWNSCALE
-    return forward_flops(model.family, sizes, checked_grid(model.image_size, downscale), model.max_text_tokens)
+    return model_cost(
+        model.family,
+        sizes,
+        checked_grid(model.image_size, downscale),
+        model.max_text_tokens,
+        lora=study.training.lora,
+        gradient_checkpointing=study.training.gradient_checkpointing,
+        dtype=DTYPES[model.precision],
+    )
 
 
 def doctor(

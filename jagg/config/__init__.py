@@ -13,6 +13,7 @@ from jagg.config.models import (
     Reward,
     Scorer,
 )
+from jagg.config.probe import Probe, ProbeSplit, ProbeStress
 from jagg.config.study import (
     Comparison,
     EmbeddedPrompts,
@@ -44,6 +45,9 @@ __all__ = [
     "HPDv2Prompts",
     "HubModel",
     "LoRA",
+    "Probe",
+    "ProbeSplit",
+    "ProbeStress",
     "Prompts",
     "Resources",
     "Reward",

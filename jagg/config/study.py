@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from jagg.config.base import Name, PositiveFloat, PositiveInt, Section
 from jagg.config.methods import AnyAlgorithm, Arm
 from jagg.config.models import Backbone, Revision, Reward, Scorer
+from jagg.config.probe import Probe
 
 
 class EmbeddedPrompts(Section):
@@ -68,6 +69,11 @@ class Training(Section):
     gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
     checkpoints: tuple[int, ...] = Field(
         min_length=2, description="Training steps after which a checkpoint is kept; 0 is the untouched model."
+    )
+    measured_steps: tuple[PositiveInt, ...] = Field(
+        (),
+        description="Training steps on which the transformer's operations and the saved activations are counted on the "
+        "real run; these steps are slower, and their seconds are not to be compared.",
     )
     save_state_every: PositiveInt = Field(10, description="Training steps between saves of the resumable state.")
 
@@ -163,6 +169,7 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     comparison: Comparison
+    probe: Probe | None = Field(None, description="Gradient quality of the estimators; null: not measured.")
     tracking: Tracking = Tracking()
     resources: Resources = Resources()
 
@@ -174,11 +181,37 @@ class Study(Section):
         _expect_known("comparison.reference", [self.comparison.reference], self.arms, "arms")
         _expect_known("comparison.margins", self.comparison.margins, self.scorers, "scorers")
         for name, arm in self.arms.items():
-            if isinstance(arm.routing.jagg_frac, dict):
-                _expect_exactly(f"arms.{name}.routing.jagg_frac", arm.routing.jagg_frac, self.algorithms, "algorithms")
+            for setting in ("jagg_frac", "max_residual"):
+                value = getattr(arm.routing, setting)
+                if isinstance(value, dict):
+                    _expect_exactly(f"arms.{name}.routing.{setting}", value, self.algorithms, "algorithms")
+            count = self.training.optimizer_steps_per_rollout
+            if count > 1 and arm.schedule_for(count) != "native":
+                raise ValueError(
+                    f"arms.{name}.schedule: expected native with training.optimizer_steps_per_rollout = {count}, since "
+                    f"the second step's policy is no longer that of the rollout, got {arm.schedule}; set "
+                    f"optimizer_steps_per_rollout: 1, or arms.{name}.off_policy: native to train this arm by native"
+                )
         if isinstance(self.training.max_grad_norm, dict):
             _expect_exactly("training.max_grad_norm", self.training.max_grad_norm, self.backbones, "backbones")
+        if self.probe is not None:
+            self._check_probe(self.probe)
         return self
+
+    def _check_probe(self, probe: Probe) -> None:
+        for name, split, prompts in (
+            ("calibration", probe.calibration, self.prompts.train),
+            ("holdout", probe.holdout, self.prompts.evaluation),
+        ):
+            where = f"probe.{name}"
+            for key, given, known in (
+                ("seeds", split.seeds, self.seeds),
+                ("checkpoints", split.checkpoints, self.training.checkpoints),
+            ):
+                if len(set(given)) != len(given) or not set(given) <= set(known):
+                    raise ValueError(f"{where}.{key}: expected distinct ones of {list(known)}, got {list(given)}")
+            if split.prompts > prompts:
+                raise ValueError(f"{where}.prompts: expected at most {prompts}, got {split.prompts}")
 
 
 def _expect_known(key: str, names: object, known: dict, section: str) -> None:

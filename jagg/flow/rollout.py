@@ -1,6 +1,6 @@
 """Trajectories: stochastic rollouts for training, and the deterministic sampler of evaluation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
@@ -69,21 +69,47 @@ def rollout(
     batch_size: int,
 ) -> Rollout:
     """Draw one trajectory from each initial latent; `noise` gives the noise of a denoising step (math.md 1)."""
+
+    def velocity(j: int, latents: Tensor) -> Tensor:
+        return batched_velocity(field, latents, told_sigma(plan, j, latents), text, batch_size)
+
+    *_, (_, made) = transitions(velocity, plan, text, initial, noise)
+    return made
+
+
+@torch.no_grad()
+def transitions(
+    velocity: Callable[[int, Float[Tensor, "batch tokens channels"]], Float[Tensor, "batch tokens channels"]],
+    plan: TransitionPlan,
+    text: TextFeatures,
+    initial: Float[Tensor, "batch tokens channels"],
+    noise: Callable[[int], Float[Tensor, "batch tokens channels"]],
+) -> Iterator[tuple[int, Rollout]]:
+    """Draw trajectories step by step: after each denoising step, the step and the trajectories, filled so far.
+
+    `velocity`: of a denoising step and its latents, without gradients.
+    """
     steps = plan.sampling_steps
     latents = initial.new_empty(steps + 1, *initial.shape)
     velocities = initial.new_empty(steps, *initial.shape)
     log_probs = initial.new_zeros(steps, len(initial), dtype=torch.float64)
-    latents[0] = initial
+    # A state of its own: graphs may hold it, and must not see the buffer written to.
+    latents[0] = state = initial
+    made = Rollout(plan, text, latents, velocities, log_probs)
     for j in range(steps):
-        told = initial.new_full((len(initial),), plan.model_sigmas[j])
-        velocities[j] = batched_velocity(field, latents[j], told, text, batch_size)
+        velocities[j] = velocity(j, state)
         g = plan.diffusion[j]
         drawn = noise(j).to(initial) if g > 0 else None
-        step = sde_step(latents[j], velocities[j], plan.sigmas[j], plan.sigmas[j + 1], g, drawn)
-        latents[j + 1] = step.next
+        step = sde_step(state, velocities[j], plan.sigmas[j], plan.sigmas[j + 1], g, drawn)
+        latents[j + 1] = state = step.next
         if g > 0:
             log_probs[j] = log_prob(step.next, step.mean, step.std)
-    return Rollout(plan, text, latents, velocities, log_probs)
+        yield j, made
+
+
+def told_sigma(plan: TransitionPlan, j: int, latents: Float[Tensor, "batch tokens channels"]) -> Float[Tensor, "batch"]:
+    """What the transformer is told the noise level of denoising step j is, once a sample."""
+    return latents.new_full((len(latents),), plan.model_sigmas[j])
 
 
 @torch.no_grad()

@@ -1,10 +1,12 @@
 """What an estimator sees of a window, and what it answers: nodes and weights (math.md 3)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 
@@ -21,6 +23,26 @@ class Window:
 
     def __len__(self) -> int:
         return len(self.sigmas)
+
+    @property
+    def alphas(self) -> Float64[Tensor, "window"]:
+        """Place of each transition between the window's ends by its noise level: alpha_j, from 0 to 1 (math.md 3)."""
+        t = torch.tensor(self.sigmas, dtype=torch.float64)
+        return (t[0] - t) / (t[0] - t[-1])
+
+    def velocity_residuals(self) -> Float[Tensor, "window batch"]:
+        """||v_j - (1-alpha_j) v_0 - alpha_j v_{W-1}|| / ||v_j||: the router's free proxy (math.md 5), 0 at the ends."""
+        alpha = self.alphas.to(self.velocities)[:, None, None, None]
+        off = self.velocities - ((1 - alpha) * self.velocities[0] + alpha * self.velocities[-1])
+        sizes = self.velocities.flatten(2).norm(dim=2)
+        residuals = off.flatten(2).norm(dim=2) / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+        # The ends are interpolated exactly; what is left there is rounding.
+        residuals[0] = residuals[-1] = 0.0
+        return residuals
+
+    def velocity_residual(self) -> float:
+        """Mean velocity residual over inner transitions and samples; 0 without inner transitions."""
+        return float(self.velocity_residuals()[1:-1].mean()) if len(self) > 2 else 0.0
 
 
 @dataclass(frozen=True)
@@ -42,11 +64,52 @@ class Estimate:
         return torch.einsum("kjb,jb...->kb...", weights[:, :, samples], signals)
 
 
+class Outcome(NamedTuple):
+    """One of the estimates that an estimator may draw."""
+
+    probability: float
+    estimate: Estimate
+
+
 @dataclass(frozen=True)
 class Estimator:
-    """A gradient estimator: a function of the window, and how many nodes it takes on average."""
+    """A gradient estimator: a finite distribution over nodes and weights, and how many nodes it takes on average."""
 
-    estimate: Callable[[Window, torch.Generator], Estimate]
-    """The generator belongs to this window alone; a deterministic estimator leaves it untouched."""
+    outcomes: Callable[[Window], list[Outcome]]
+    """Every estimate that may be drawn for a window, with probabilities adding up to 1; one if nothing is random."""
     expected_nodes: Callable[[int], float]
     """Expected nodes of a window of a given length, at least 2: the closed form that the ledger is held against."""
+    depends_on_states: bool = False
+    """Whether the number of nodes depends on the states; `expected_nodes` is then the most that can be expected."""
+    which_depends_on_states: bool = False
+    """Whether which nodes are drawn depends on the states, so that no schedule knows them during the rollout."""
+
+    @classmethod
+    def certain(cls, estimate: Callable[[Window], Estimate], expected_nodes: Callable[[int], float]) -> "Estimator":
+        """A deterministic estimator."""
+        return cls(lambda window: [Outcome(1.0, estimate(window))], expected_nodes)
+
+    def estimate(self, window: Window, generator: torch.Generator) -> Estimate:
+        """Draw an estimate; the generator is this window's own, and a deterministic estimator leaves it alone."""
+        outcomes = self.outcomes(window)
+        if len(outcomes) == 1:
+            return outcomes[0].estimate
+        probabilities = torch.tensor([outcome.probability for outcome in outcomes], dtype=torch.float64)
+        return outcomes[int(torch.multinomial(probabilities, 1, generator=generator))].estimate
+
+    def mean_nodes(self, window: Window) -> float:
+        """Nodes that a draw for this very window takes on average."""
+        return math.fsum(outcome.probability * len(outcome.estimate.nodes) for outcome in self.outcomes(window))
+
+
+class WindowNodes(NamedTuple):
+    """What was done, or is to be expected, in one window of each trajectory."""
+
+    nodes: float
+    length: int
+    exact: bool
+    """Whether the window was routed to the exact gradient."""
+    expected: float
+    """Mean of `nodes` over the draws."""
+    graphs: float | None = None
+    """Transitions whose graph was made, where a schedule made more than it used; None: the nodes'."""

@@ -13,6 +13,7 @@ from jagg.config import Study
 from jagg.errors import InputError
 from jagg.identity import flattened, run_settings, train_identity
 from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
+from jagg.probe.summary import probe_tables
 from jagg.records import (
     BACKWARD_PASSES,
     HISTORY,
@@ -24,6 +25,7 @@ from jagg.records import (
     table_of,
     write_table,
 )
+from jagg.report.pareto import pareto
 from jagg.stats.compare import compare
 
 COMPLETE, DIVERGED, MISSING = "complete", "diverged", "missing"
@@ -57,7 +59,7 @@ class Run:
 
 
 def aggregate(study: Study, paths: StudyPaths) -> None:
-    """Write scores.parquet, history.parquet, paired_differences.csv, backward_passes.csv and runs.csv.
+    """Write the study's tables: scores, history, paired differences, backward passes, runs, and those of the probes.
 
     Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
 
@@ -70,12 +72,16 @@ def aggregate(study: Study, paths: StudyPaths) -> None:
     if not complete:
         raise InputError("no run of the study is complete", where=paths.root / "runs", expected="run.json files")
     scores = pa.concat_tables([run.scores for run in complete])
+    differences = paired_differences(study, scores)
+    passes = backward_passes(complete, study.comparison.reference)
     tables = {
         "scores.parquet": scores,
         "history.parquet": pa.concat_tables([run.history for run in runs]),
-        "paired_differences.csv": paired_differences(study, scores),
-        "backward_passes.csv": backward_passes(complete, study.comparison.reference),
+        "paired_differences.csv": differences,
+        "backward_passes.csv": passes,
+        "pareto.csv": pareto(differences, passes),
         "runs.csv": table_of([run.row for run in runs], RUNS),
+        **probe_tables(study, paths),
     }
     for name, table in tables.items():
         write_table(paths.table(name), table)

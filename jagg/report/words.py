@@ -13,7 +13,19 @@ from jagg.report.tables import COMPLETE, DIVERGED, MISSING
 from jagg.stats.compare import POOLED
 from jagg.stats.estimates import sign_flip_floor
 
-ALLOWED_DIFFERENCES = ("arm.estimator", "arm.routing.jagg_frac", "arm.schedule")
+ALLOWED_DIFFERENCES = (
+    "arm.estimator",
+    "arm.debiased",
+    "arm.debiased.probability",
+    "arm.debiased.draw",
+    "arm.debiased.full_residual",
+    "arm.window",
+    "arm.routing.jagg_frac",
+    "arm.routing.router",
+    "arm.routing.max_residual",
+    "arm.schedule",
+    "arm.off_policy",
+)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -1,12 +1,17 @@
 """The ledger of passes: counts where forward and backward happen, and is held against the closed form (math.md 3)."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from jagg.backbones.activations import SavedActivations
+from jagg.backbones.operations import operation_counter
 from jagg.backbones.protocol import Backbone, TextFeatures
+from jagg.gradients.apart import SampleGradients
 from jagg.gradients.passes import Passes
 
 
@@ -18,11 +23,22 @@ class PassCounts:
     forward_passes_grad: int = 0
     forward_passes_nograd: int = 0
 
-    def check(self, expected: Passes, images: int) -> None:
-        """Our own invariant: what was counted is what the configuration says, for `images` trajectories."""
+    def check(self, drawn: Sequence[Passes], images: int) -> None:
+        """Our own invariant: what was counted is the closed form of what was drawn, `images` trajectories an update."""
         for field in fields(self):
-            counted, closed_form = getattr(self, field.name), images * getattr(expected, field.name)
+            counted = getattr(self, field.name)
+            closed_form = images * sum(getattr(passes, field.name) for passes in drawn)
             assert counted == closed_form, f"{field.name}: counted {counted}, closed form {closed_form}"
+
+
+@dataclass
+class MeasuredCost:
+    """What one training step cost the transformer, measured on the real run."""
+
+    transformer_flops: int | None = None
+    """Matrix products in forward and backward passes, 2 a multiply-add; None where the step was not measured."""
+    saved_activation_bytes: int | None = None
+    """Most bytes that graphs kept alive at a time, weights left out; None where the step was not measured."""
 
 
 class Ledger:
@@ -31,12 +47,14 @@ class Ledger:
     def __init__(self, backbone: Backbone) -> None:
         self._backbone = backbone
         self._counts = PassCounts()
+        self._flops: int | None = None
 
     def velocity(
         self, latents: Float[Tensor, "batch tokens channels"], sigma: Float[Tensor, "batch"], text: TextFeatures
     ) -> Float[Tensor, "batch tokens channels"]:
         """The backbone's velocity; each sample counts once for every branch of guidance."""
-        velocity = self._backbone.velocity(latents, sigma, text)
+        with self._operations():
+            velocity = self._backbone.velocity(latents, sigma, text)
         passes = len(latents) * self._backbone.evaluations_per_velocity
         if velocity.requires_grad:
             self._counts.forward_passes_grad += passes
@@ -48,10 +66,68 @@ class Ledger:
         self, velocity: Float[Tensor, "batch tokens channels"], signal: Float[Tensor, "batch tokens channels"]
     ) -> None:
         """Add J^T signal to the parameters' gradients: the vector-Jacobian product of sum <velocity, signal>."""
-        torch.autograd.backward(velocity, signal)
-        self._counts.backward_passes += len(velocity) * self._backbone.evaluations_per_velocity
+        with self._counted_backward(len(velocity)):
+            torch.autograd.backward(velocity, signal)
+
+    def apart(self) -> "SampleLedger":
+        """The same network for one batch whose samples' gradients are kept apart; counted here all the same."""
+        return SampleLedger(self, SampleGradients(self._backbone.transformer))
 
     def take(self) -> PassCounts:
         """The counts since the last call."""
         counts, self._counts = self._counts, PassCounts()
         return counts
+
+    @contextmanager
+    def measuring(self, wanted: bool) -> Iterator[MeasuredCost]:
+        """Measure what happens inside, which slows it; filled in when the block ends, and left empty if not wanted."""
+        cost = MeasuredCost()
+        if not wanted:
+            yield cost
+            return
+        self._flops = 0
+        with SavedActivations(self._backbone.transformer.parameters()) as saved:
+            yield cost
+        cost.transformer_flops, cost.saved_activation_bytes = self._flops, saved.peak_bytes
+        self._flops = None
+
+    @contextmanager
+    def _counted_backward(self, samples: int) -> Iterator[None]:
+        with self._operations():
+            yield
+        self._counts.backward_passes += samples * self._backbone.evaluations_per_velocity
+
+    @contextmanager
+    def _operations(self) -> Iterator[None]:
+        if self._flops is None:
+            yield
+            return
+        with operation_counter() as counter:
+            yield
+        self._flops += counter.get_total_flops()
+
+
+@dataclass(frozen=True)
+class SampleLedger:
+    """See `jagg.gradients.schedules.protocol.SampleNetwork`."""
+
+    ledger: Ledger
+    gradients: SampleGradients
+
+    def velocity(
+        self, latents: Float[Tensor, "batch tokens channels"], sigma: Float[Tensor, "batch"], text: TextFeatures
+    ) -> Float[Tensor, "batch tokens channels"]:
+        """The backbone's velocity, recorded for the samples' gradients."""
+        with self.gradients.recording(len(latents)):
+            return self.ledger.velocity(latents, sigma, text)
+
+    def backward(
+        self, velocity: Float[Tensor, "batch tokens channels"], signal: Float[Tensor, "batch tokens channels"]
+    ) -> None:
+        """Add J_i^T signal_i to the gradient of each sample i."""
+        with self.ledger._counted_backward(len(velocity)):
+            self.gradients.backward(velocity, signal)
+
+    def add(self, weights: Float[Tensor, "batch"]) -> None:
+        """Add the weighted sum of the samples' gradients to the parameters' gradients, and forget them."""
+        self.gradients.add(weights)

@@ -13,12 +13,16 @@ from jagg.train.step import DivergedError, draw_plan
 
 _SUMMED = (
     "rollout_s",
+    "reward_s",
     "update_s",
+    "rest_s",
     "step_s",
     "backward_passes",
     "backward_passes_expected",
     "forward_passes_grad",
     "forward_passes_nograd",
+    "forward_passes_recomputed",
+    "synchronizations",
     "optimizer_steps",
     "images",
     "zero_spread_groups",
@@ -35,8 +39,6 @@ def run_manifest(
 ) -> dict[str, Any]:
     """Provenance of an ended run: what it is, what determined it, what was done, on what, by whom."""
     totals = {name: sum(row[name] for row in history) for name in _SUMMED}
-    # Gradient checkpointing runs each backward's forward once more; that is not one of the counted forwards.
-    recomputed = totals["backward_passes"] if study.training.gradient_checkpointing else 0
     return {
         **key.row(),
         "status": "diverged" if diverged else "complete",
@@ -45,7 +47,7 @@ def run_manifest(
         "identity_sha256": text_sha256(identity),
         "trained_steps": len(history),
         "trained_transitions": trained_transitions(study, key, len(history)),
-        "totals": totals | {"forward_passes_recomputed": recomputed},
+        "totals": totals,
         "attempts": attempts,
         "lost_steps": [step for entry in attempts for step in entry["lost_steps"]],
         "started": attempts[0]["started"],

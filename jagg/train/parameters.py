@@ -56,6 +56,25 @@ def initialise_adapters(adapters: dict[str, nn.Parameter], *stream: int | str) -
             parameter.data.copy_(nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator))
 
 
+def trainable(
+    backbone: Backbone, training: Training, *stream: int | str, dtype: torch.dtype = torch.float32
+) -> tuple[dict[str, nn.Parameter], Any]:
+    """Make a backbone ready: adapters or, in `dtype`, all parameters; everything else is frozen.
+
+    Returns the parameters by name, and peft's configuration or None where all parameters are trained.
+    """
+    transformer = backbone.transformer
+    adapters = lora_config(training.lora, backbone.lora_targets) if training.lora else None
+    if adapters:
+        parameters = attach_adapters(transformer, adapters)
+        initialise_adapters(parameters, *stream)
+    else:
+        parameters = dict(nn.Module.to(transformer, dtype).requires_grad_(True).named_parameters())
+    if training.gradient_checkpointing:
+        transformer.enable_gradient_checkpointing()  # type: ignore[operator]
+    return parameters, adapters
+
+
 @dataclass
 class Trained:
     """The trained parameters of a run and what moves them."""
@@ -70,25 +89,17 @@ class Trained:
 
     @classmethod
     def of(cls, backbone: Backbone, training: Training, max_grad_norm: float, *stream: int | str) -> "Trained":
-        """Make a backbone ready: adapters or all parameters, in float32; everything else is frozen."""
-        transformer = backbone.transformer
-        adapters = lora_config(training.lora, backbone.lora_targets) if training.lora else None
-        if adapters:
-            parameters = attach_adapters(transformer, adapters)
-            initialise_adapters(parameters, *stream)
-        else:
-            parameters = dict(transformer.float().requires_grad_(True).named_parameters())
-        if training.gradient_checkpointing:
-            transformer.enable_gradient_checkpointing()  # type: ignore[operator]
+        """A backbone ready to be trained in float32."""
+        parameters, adapters = trainable(backbone, training, *stream)
         optimizer = torch.optim.AdamW(
             parameters.values(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
         )
         average = {name: p.detach().clone() for name, p in parameters.items()} if training.ema_decay else None
         return cls(parameters, optimizer, average, training.ema_decay or 0.0, max_grad_norm, adapters)
 
-    def clip(self) -> float:
+    def clip(self) -> Tensor:
         """Clip the gradients' norm; returns the norm before."""
-        return float(nn.utils.clip_grad_norm_(self.parameters.values(), self.max_grad_norm))
+        return nn.utils.clip_grad_norm_(self.parameters.values(), self.max_grad_norm)
 
     @torch.no_grad()
     def step(self) -> None:

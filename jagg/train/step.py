@@ -23,10 +23,10 @@ from jagg.config import Study, resolve
 from jagg.flow.noise import StepNoise
 from jagg.flow.rollout import Rollout
 from jagg.flow.schedule import TransitionPlan
-from jagg.gradients.estimators import estimator_of
-from jagg.gradients.passes import plan_passes
+from jagg.gradients.estimators import arm_estimator
+from jagg.gradients.passes import plan_passes, windows_passes
 from jagg.gradients.schedules import schedule_of
-from jagg.gradients.schedules.protocol import Method
+from jagg.gradients.schedules.protocol import Method, UpdateStatistics
 from jagg.keys import RunKey
 from jagg.prompts import Prompt
 from jagg.scorers.protocol import Scorer
@@ -82,7 +82,7 @@ def draw_batch(study: Study, key: RunKey, prompts: list[Prompt], latent_shape: t
 
 def draw_plan(study: Study, key: RunKey, step: int) -> TransitionPlan:
     """The plan of a training step: one of the algorithm's equally likely ones, the same for every arm."""
-    choices = plans(study.algorithms[key.algorithm])
+    choices = plans(study.arms[key.arm].applied_to(study.algorithms[key.algorithm]))
     return choices[int(torch.randint(len(choices), (), generator=_stream("window", study, key, step)))]
 
 
@@ -100,18 +100,20 @@ class Trainer:
         self.training: configuration.Training = study.training
         self.algorithm = study.algorithms[key.algorithm]
         arm = study.arms[key.arm]
-        self.schedule = schedule_of(arm.schedule)
+        self.schedule = schedule_of(arm.schedule_for(self.training.optimizer_steps_per_rollout))
         self.method = Method(
-            estimator_of(arm.estimator),
+            arm_estimator(arm),
             resolve(arm.routing.jagg_frac, key.algorithm),
             self.algorithm.clip_range,
             self.training.micro_batch_size,
+            None if arm.routing.max_residual is None else resolve(arm.routing.max_residual, key.algorithm),
         )
         max_grad_norm = resolve(self.training.max_grad_norm, key.backbone)
         self.trained = Trained.of(backbone, self.training, max_grad_norm, study.seed, key.seed)
         self.ledger = Ledger(backbone)
         self.device = next(backbone.transformer.parameters()).device
         self._text: dict[str, TextFeatures] = {}
+        self._synchronizations = 0
 
     def step(self, step: int, attempt: int) -> dict[str, Any]:
         """Do training step `step` (from 1); returns its row of the history.
@@ -119,6 +121,11 @@ class Trainer:
         Raises:
             DivergedError: a latent, reward, loss or gradient norm is not finite.
         """
+        with self.ledger.measuring(step in self.training.measured_steps) as cost:
+            row = self._row(step, attempt)
+        return row | vars(cost)
+
+    def _row(self, step: int, attempt: int) -> dict[str, Any]:
         started = time.perf_counter()
         batch = draw_batch(self.study, self.key, self.prompts, self.backbone.latent_shape, step)
         verify_groups([prompt.id for prompt in batch.prompts], self.training.group_size)
@@ -133,9 +140,9 @@ class Trainer:
             batch.noise.transition,
             self._generators(step, 0),
         )
-        rollout_s = self._clock() - rolling
+        rewarding = self._clock()
         # Decoding makes an image of anything, so a broken latent would be scored like any other.
-        _check_finite(step, "latent", float(rollout.clean.sum()))
+        _check_finite(step, "latent", self._read(rollout.clean.sum()))
         rewards = score_images(
             self._decode(rollout.clean), [p.text for p in batch.prompts], self.scorers, self.study.reward
         )
@@ -148,69 +155,81 @@ class Trainer:
             adv_clip=self.algorithm.adv_clip,
         ).to(rollout.latents)
         updating = self._clock()
-        update = self._update(step, rollout, advantages)
-        update_s = self._clock() - updating
+        update, made = self._update(step, rollout, advantages)
+        done = self._clock()
         return {
             **self.key.row(),
             "step": step,
             "attempt": attempt,
             "zero_spread_groups": int(zero_spread(total, self.training.group_size).sum()),
             **update,
-            "rollout_s": rollout_s,
-            "update_s": update_s,
-            "step_s": self._clock() - started,
+            "rollout_s": rewarding - rolling,
+            "reward_s": updating - rewarding,
+            "update_s": done - updating,
+            "rest_s": rolling - started,
+            "step_s": done - started,
             "images": len(batch.prompts),
             "peak_memory_bytes": peak_memory_bytes(),
-            **self._ledger_row(batch),
+            **self._ledger_row(batch, made),
             **_reward_row(rewards),
             "noise_sha256": batch.sha256(),
         }
 
-    def _update(self, step: int, rollout: Rollout, advantages: Float[Tensor, "batch"]) -> dict[str, float | int]:
+    def _update(
+        self, step: int, rollout: Rollout, advantages: Float[Tensor, "batch"]
+    ) -> tuple[dict[str, float | int], list[UpdateStatistics]]:
         """The optimizer steps of a training step; each takes its share of the images."""
         count = self.training.optimizer_steps_per_rollout
         share = len(advantages) // count
-        norms, losses, clipped, deviation = [], [], [], 0.0
+        norms, losses, clipped, deviation, updates = [], [], [], 0.0, []
         for number in range(count):
             samples = slice(number * share, (number + 1) * share)
             self.trained.optimizer.zero_grad(set_to_none=True)
             made = self.schedule.accumulate(
                 self.ledger, self.method, rollout, advantages, samples, self._generators(step, number)
             )
-            losses.append(float(made.loss.mean()))
-            norms.append(self.trained.clip())
+            updates.append(made)
+            losses.append(self._read(made.loss.mean()))
+            norms.append(self._read(self.trained.clip()))
             _check_finite(step, "loss", losses[-1])
             _check_finite(step, "gradient norm", norms[-1])
             self.trained.step()
             off = (made.ratio - 1).abs()
-            clipped.append(float((off > self.method.clip_range).double().mean()))
+            clipped.append(self._read((off > self.method.clip_range).double().mean()))
             if number == 0:
                 # No update yet, so the policy is the one that drew the images: the ratio should be 1.
-                deviation = float(off.max())
-        return {
+                deviation = self._read(off.max())
+        row = {
             "ratio_max_deviation": deviation,
             "clip_fraction": float(np.mean(clipped)),
             "grad_norm": float(np.mean(norms)),
             "loss": float(np.mean(losses)),
             "optimizer_steps": count,
         }
+        return row, updates
 
-    def _ledger_row(self, batch: Batch) -> dict[str, int]:
-        images = len(batch.prompts)
-        expected = plan_passes(
-            batch.plan,
-            self.method.estimator,
-            self.schedule,
-            self.method.jagg_frac,
-            self.backbone.evaluations_per_velocity,
-        )
+    def _ledger_row(self, batch: Batch, updates: list[UpdateStatistics]) -> dict[str, int]:
+        """What was counted, held against the nodes that were drawn; those are held against the configuration."""
+        evaluations = self.backbone.evaluations_per_velocity
+        share = len(batch.prompts) // len(updates)
+        drawn = [windows_passes(u.windows, batch.plan.sampling_steps, self.schedule, evaluations) for u in updates]
+        expected = evaluations * sum(window.expected for update in updates for window in update.windows)
+        if self.method.max_residual is None and not self.method.estimator.depends_on_states:
+            closed_form = plan_passes(
+                batch.plan, self.method.estimator, self.schedule, self.method.jagg_frac, evaluations
+            ).backward_passes
+            assert math.isclose(expected, len(updates) * closed_form), (expected, closed_form)
         counts = self.ledger.take()
-        counts.check(expected, images)
+        counts.check(drawn, share)
+        synchronizations, self._synchronizations = self._synchronizations, 0
         return {
             **vars(counts),
-            "windows_exact": round(expected.windows_exact),
-            "windows_approximate": round(expected.windows_approximate),
-            "backward_passes_expected": round(images * expected.backward_passes),
+            # Each backward pass runs its forward once more; that is not one of the counted forwards.
+            "forward_passes_recomputed": counts.backward_passes if self.training.gradient_checkpointing else 0,
+            "synchronizations": synchronizations,
+            "windows_exact": round(np.mean([passes.windows_exact for passes in drawn])),
+            "windows_approximate": round(np.mean([passes.windows_approximate for passes in drawn])),
+            "backward_passes_expected": round(share * expected),
         }
 
     def _generators(self, step: int, update: int) -> Callable[[int], torch.Generator]:
@@ -232,9 +251,16 @@ class Trainer:
     def _decode(self, latents: Float[Tensor, "batch tokens channels"]) -> UInt8[np.ndarray, "batch height width 3"]:
         size = self.training.micro_batch_size
         parts = [latents[first : first + size] for first in range(0, len(latents), size)]
+        self._synchronizations += len(parts)
         return np.concatenate([self.backbone.decode(part).cpu().numpy() for part in parts])
 
+    def _read(self, value: Tensor) -> float:
+        """A number on the host, which waits for the device."""
+        self._synchronizations += 1
+        return float(value)
+
     def _clock(self) -> float:
+        self._synchronizations += 1
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()

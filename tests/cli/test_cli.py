@@ -9,8 +9,8 @@ import pytest
 import yaml
 from simulated_study import simulated_study, write_runs
 
-from jagg.cli.inspect import _forward_flops
-from jagg.config import FolderModel
+from jagg.cli.inspect import _model_cost
+from jagg.config import FolderModel, load_study
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "configs" / "small.yaml"
@@ -140,9 +140,10 @@ def test_passes_of_a_size_that_no_model_has_are_refused(tmp_path: Path, image_si
 
 
 def test_operations_of_a_folder_are_those_of_the_model_in_it(tiny_flux_folder: tuple, tiny_qwen_folder: tuple) -> None:
+    study = load_study(SMALL)
     for config, folder in (tiny_flux_folder, tiny_qwen_folder):
         there = config.model_copy(update={"source": FolderModel(kind="folder", path=str(folder))})
-        assert _forward_flops(there) == _forward_flops(config)
+        assert _model_cost(study, there) == _model_cost(study, config)
 
 
 def test_passes_of_the_full_study_come_from_the_full_size_models() -> None:

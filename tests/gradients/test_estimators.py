@@ -10,7 +10,8 @@ from jagg.config import Arm, DanceGRPO, FlowGRPOFast, Routing
 from jagg.errors import InputError
 from jagg.flow.schedule import shifted_sigmas
 from jagg.gradients import ESTIMATORS, estimator_of, schedule_of
-from jagg.gradients.passes import expected_passes, passes_table
+from jagg.gradients.passes import expected_passes
+from jagg.gradients.passes_table import ModelCost, passes_table
 from jagg.gradients.routing import is_exact, route
 from jagg.gradients.window import Estimate, Window
 
@@ -48,12 +49,15 @@ def test_jagg_weights_share_each_signal_between_the_ends(length: int, shift: flo
 def test_every_estimator_takes_the_nodes_that_its_closed_form_says(length: int) -> None:
     for name, estimator in ESTIMATORS.items():
         made = estimate(name, shifted_sigmas(20, 3.0)[:length])
-        assert len(made.nodes) == len(set(made.nodes)) == estimator.expected_nodes(length)
-        assert made.weights.shape == (len(made.nodes), length)
+        assert len(made.nodes) == len(set(made.nodes))
+        assert made.weights.shape[:2] == (len(made.nodes), length)
+        assert estimator.mean_nodes(window(shifted_sigmas(20, 3.0)[:length])) == pytest.approx(
+            estimator.expected_nodes(length)
+        )
 
 
-def test_in_a_window_of_two_the_three_estimators_are_one() -> None:
-    for name in ESTIMATORS:
+def test_in_a_window_of_two_the_estimators_with_both_ends_are_one() -> None:
+    for name in set(ESTIMATORS) - {"midpoint", "kriging"}:
         assert_close(estimate(name, (0.9, 0.7)).weights, torch.eye(2, dtype=torch.float64))
 
 
@@ -125,8 +129,16 @@ def test_the_fast_window_is_routed_by_where_it_was_drawn() -> None:
 def test_the_table_of_a_study() -> None:
     from analytic import analytic_study
 
-    lines = passes_table(analytic_study(), {"flux": 10**12}).splitlines()
+    cost = ModelCost(10**12, 2 * 10**12, activation_bytes=10**9, gradient_bytes=10**8)
+    lines = passes_table(analytic_study(), {"flux": cost}).splitlines()
     assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1", "40"]
     assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667", "32"]
-    assert len([line for line in lines if line.startswith("flux")]) == 6
+    assert len([line for line in lines if line.startswith("flux")]) == 6 + 6 * 4
+    chosen = {tuple(line.split()[1:4]): line.split()[4:] for line in lines if line.startswith("flux")}
+    # T = 10, windows of 4, 4 and 2, the first two approximated; 12 images that go through together.
+    assert chosen["dance", "jagg", "native*"] == ["20", "6", "32", "1.25", "12", "0.1"]
+    assert chosen["dance", "jagg", "reuse"] == ["16", "6", "28", "1.429", "12", "0.1"]
+    assert chosen["dance", "jagg", "retain"] == ["10", "6", "22", "1.818", "72", "0.1"]
+    assert chosen["dance", "jagg", "reweight"] == ["10", "6", "22", "1.818", "24", "1.3"]
+    assert chosen["dance", "baseline", "reweight"][-2:] == ["48", "1.3"]
     assert passes_table(analytic_study(), {}).splitlines()[1].split()[-1] == "unknown"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from jagg.algorithms.objective import clipped_signals
-from jagg.gradients.schedules.native import coefficients
+from jagg.gradients.schedules.windows import coefficients
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-13}
 

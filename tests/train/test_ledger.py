@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from analytic import AnalyticBackbone, Curved
+from analytic import PROMPTS, AnalyticBackbone, ColourScorer, Curved, analytic_study, key
 from torch import nn
 
 from jagg.flow import StepNoise, rollout, shifted_sigmas
 from jagg.flow.schedule import constant_diffusion, transition_plan
 from jagg.gradients.passes import Passes
 from jagg.train.ledger import Ledger, PassCounts
+from jagg.train.step import Trainer
 
 
 class DirectForward(Curved):
@@ -45,6 +46,26 @@ def test_guidance_in_two_branches_counts_twice(evaluations: int, total: int) -> 
 
 def test_a_count_off_the_closed_form_stops_the_run() -> None:
     expected = Passes(2, 3, 14, 14, 26)
-    PassCounts(14 * 6, 14 * 6, 26 * 6).check(expected, 6)
+    PassCounts(14 * 6, 14 * 6, 26 * 6).check([expected], 6)
+    PassCounts(14 * 6, 14 * 6, 26 * 6).check([expected, expected], 3)
     with pytest.raises(AssertionError, match="backward_passes: counted 85, closed form 84"):
-        PassCounts(85, 84, 156).check(expected, 6)
+        PassCounts(85, 84, 156).check([expected], 6)
+
+
+@pytest.mark.parametrize("schedule", ["native", "reuse", "retain", "reweight"])
+def test_operations_and_saved_bytes_are_those_of_the_passes(schedule: str) -> None:
+    """Every sample-pass forward is 2 x tokens x weights operations; the graph keeps what the closed form says."""
+    study = analytic_study(arms__jagg__schedule=schedule, training__measured_steps=[2])
+    scorers = {"red": ColourScorer(), "green": ColourScorer(channel=1)}
+    trainer = Trainer(study, key(), AnalyticBackbone(), scorers, PROMPTS)
+    rows = [trainer.step(step, 1) for step in (1, 2)]
+    assert (rows[0]["transformer_flops"], rows[0]["saved_activation_bytes"]) == (None, None)
+    forward = 2 * 4 * (5 * 16 + 16 * 3)
+    # A backward pass has both products of the second layer and, its input being fixed, one of the first.
+    backward = 2 * 4 * (5 * 16 + 2 * 16 * 3)
+    forwards = rows[1]["forward_passes_grad"] + rows[1]["forward_passes_nograd"]
+    assert rows[1]["transformer_flops"] == forward * forwards + backward * rows[1]["backward_passes"]
+    # 4 tokens, float32: the inputs of both layers, for each graph alive.
+    each = 4 * 4 * (5 + 16)
+    graphs = {"native": 12, "reuse": 12, "retain": 12 * 6, "reweight": 12 * 2}
+    assert rows[1]["saved_activation_bytes"] == graphs[schedule] * each

@@ -22,7 +22,7 @@ from jagg.train.loop import Models, run_training
 from jagg.train.step import draw_batch
 
 FULL_WEIGHTS = "diffusion_pytorch_model.safetensors"
-TIMES = ("rollout_s", "update_s", "step_s", "peak_memory_bytes", "attempt")
+TIMES = ("rollout_s", "reward_s", "update_s", "rest_s", "step_s", "peak_memory_bytes", "attempt")
 
 
 def train(

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jagg.config import load_study
-from jagg.keys import StudyPaths, run_keys
+from jagg.keys import StudyPaths, probe_keys, run_keys
 from jagg.prompts import SPLITS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "workflow", "configs", "envs", "jagg", "pyproject.toml")
-TABLES = ("scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv")
+TABLES = (
+    "scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv",
+    "gradient_quality.csv", "gradient_stress.csv", "routing_calibration.csv", "pareto.csv",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Project:
         outputs += map(paths.table, TABLES)
         for run in map(paths.run, run_keys(study)):
             outputs += [run.manifest, run.history, *map(run.scores, study.training.checkpoints)]
+        outputs += [paths.probe(key.backbone, key.algorithm, key.seed) for key in probe_keys(study)]
         for path in outputs:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()

@@ -62,6 +62,7 @@ def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
         "pretrain_scorer": 3,
         "train": 36,
         "evaluate": 36,
+        "probe": 8,
         "tables": 1,
         "report": 1,
         "track": 1,
@@ -76,7 +77,7 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-RUNS = {"train": 24, "evaluate": 24}
+RUNS = {"train": 24, "evaluate": 24, "probe": 8}
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,11 @@ RUNS = {"train": 24, "evaluate": 24}
         ("evaluation.sampling_steps", 7, {"evaluate": 24}),
         ("scorers.pickscore.source.contrastive_steps", 7, {"pretrain_scorer": 1, "evaluate": 24}),
         ("scorers.hpsv2.source.contrastive_steps", 7, {"pretrain_scorer": 1, **RUNS}),
-        ("backbones.flux.source.flow_steps", 7, {"pretrain_backbone": 1, "train": 12, "evaluate": 12}),
+        ("backbones.flux.source.flow_steps", 7, {"pretrain_backbone": 1, "train": 12, "evaluate": 12, "probe": 4}),
         ("prompts.train", 9, {"prompts": 1, **RUNS}),
         ("comparison.margins", {}, {}),
+        ("probe.estimators", ["jagg"], {"probe": 8}),
+        ("probe.threshold", 0.6, {}),
     ],
 )
 def test_a_changed_setting_runs_what_depends_on_it(

@@ -3,7 +3,7 @@ import sys
 
 from jagg.config import load_study
 from jagg.identity import stage_identity, train_identity
-from jagg.keys import RunKey, StudyPaths, run_keys
+from jagg.keys import RunKey, StudyPaths, probe_keys, run_keys
 from jagg.records import write_json
 
 # A job finds the `jagg` of the interpreter that runs the workflow, whether or not its environment is activated.
@@ -43,6 +43,10 @@ def identity_of_evaluation(wildcards):
     return stage_identity(STUDY, "evaluate", wildcards.backbone)
 
 
+def identity_of_probe(wildcards):
+    return stage_identity(STUDY, "probe", f"{wildcards.backbone}/{wildcards.algorithm}")
+
+
 def step_options():
     return " ".join(f"--step {step}" for step in CHECKPOINTS)
 
@@ -55,6 +59,13 @@ def scores_of_study(wildcards):
 
 def runs_of_study(wildcards):
     return [PATHS.run(key).manifest.as_posix() for key in KEYS]
+
+
+def probes_of_study(wildcards):
+    return [
+        PATHS.probe(key.backbone, key.algorithm, key.seed).as_posix()
+        for key in probe_keys(STUDY)
+    ]
 
 
 def histories_of_study(wildcards):

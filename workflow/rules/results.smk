@@ -4,12 +4,17 @@ rule tables:
         scores=scores_of_study,
         histories=histories_of_study,
         runs=runs_of_study,
+        probes=probes_of_study,
     output:
         scores=f"{ROOT}/tables/scores.parquet",
         history=f"{ROOT}/tables/history.parquet",
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
+        quality=f"{ROOT}/tables/gradient_quality.csv",
+        stress=f"{ROOT}/tables/gradient_stress.csv",
+        calibration=f"{ROOT}/tables/routing_calibration.csv",
+        pareto=f"{ROOT}/tables/pareto.csv",
     log:
         f"{ROOT}/logs/tables.log",
     benchmark:
@@ -32,6 +37,10 @@ rule report:
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
+        quality=f"{ROOT}/tables/gradient_quality.csv",
+        stress=f"{ROOT}/tables/gradient_stress.csv",
+        calibration=f"{ROOT}/tables/routing_calibration.csv",
+        pareto=f"{ROOT}/tables/pareto.csv",
         study=ancient(f"{ROOT}/study.json"),
     output:
         f"{ROOT}/report.html",

@@ -5,11 +5,10 @@ import torch
 from jagg.gradients.window import Estimate, Estimator, Window
 
 
-def jagg(window: Window, generator: torch.Generator) -> Estimate:
+def jagg(window: Window) -> Estimate:
     """Nodes 0 and W-1 with weights 1 - alpha_j and alpha_j, alpha_j = (t_0 - t_j) / (t_0 - t_{W-1}), t = sigma."""
-    t = torch.tensor(window.sigmas, dtype=torch.float64)
-    alpha = (t[0] - t) / (t[0] - t[-1])
+    alpha = window.alphas
     return Estimate((0, len(window) - 1), torch.stack([1 - alpha, alpha]))
 
 
-ESTIMATOR = Estimator(jagg, expected_nodes=lambda length: 2.0)
+ESTIMATOR = Estimator.certain(jagg, expected_nodes=lambda length: 2.0)

@@ -11,7 +11,21 @@ from torch import Tensor
 from jagg.backbones.protocol import TextFeatures
 from jagg.flow.rollout import Rollout, VelocityField
 from jagg.flow.schedule import TransitionPlan
-from jagg.gradients.window import Estimator
+from jagg.gradients.window import Estimator, WindowNodes
+
+
+class SampleNetwork(VelocityField, Protocol):
+    """The velocity of one batch of samples, and their gradients kept apart."""
+
+    def backward(
+        self, velocity: Float[Tensor, "batch tokens channels"], signal: Float[Tensor, "batch tokens channels"]
+    ) -> None:
+        """Add J_i^T signal_i to the gradient of each sample i; `velocity` was made by this very network."""
+        ...
+
+    def add(self, weights: Float[Tensor, "batch"]) -> None:
+        """Add the weighted sum of the samples' gradients to the parameters' gradients, and forget them."""
+        ...
 
 
 @runtime_checkable
@@ -24,6 +38,10 @@ class Network(VelocityField, Protocol):
         """Add J^T signal to the parameters' gradients; `velocity` was made with gradients on."""
         ...
 
+    def apart(self) -> SampleNetwork:
+        """The same network for one batch whose samples' gradients are to be kept apart."""
+        ...
+
 
 @dataclass(frozen=True)
 class Method:
@@ -34,6 +52,8 @@ class Method:
     clip_range: float
     batch_size: int
     """Samples that go through the transformer at a time."""
+    max_residual: float | None = None
+    """Velocity residual up to which a window is trusted to the estimator; None: its place alone decides."""
 
 
 class UpdateStatistics(NamedTuple):
@@ -41,13 +61,24 @@ class UpdateStatistics(NamedTuple):
 
     ratio: Float[Tensor, "trained batch"]
     loss: Float[Tensor, "trained batch"]
+    windows: tuple[WindowNodes, ...]
+    """What was really drawn in each window; the ledger is held against it."""
 
 
 class Forwards(NamedTuple):
-    """Forward passes of one window of one trajectory in the update."""
+    """Forward passes of one window of one trajectory, in rollout and update together."""
 
     with_grad: float
     without_grad: float
+
+
+class Held(NamedTuple):
+    """The most that lives at a time."""
+
+    graphs: float
+    """Graphs of one transition of one sample."""
+    gradients: float
+    """Gradients of all trained parameters."""
 
 
 @runtime_checkable
@@ -79,6 +110,10 @@ class Schedule(Protocol):
         """Add the gradient of the mean loss over `samples` and trained transitions to the parameters' gradients."""
         ...
 
-    def window_forwards(self, nodes: float, length: int) -> Forwards:
-        """Closed form of the update's forward passes in one window with `nodes` nodes."""
+    def window_forwards(self, graphs: float, length: int) -> Forwards:
+        """Closed form of the forward passes in one window, of whose transitions `graphs` are run with a graph."""
+        ...
+
+    def held(self, nodes: list[float], batch_size: int, images: int) -> Held:
+        """Closed form of the memory of a step of `images` trajectories whose windows take `nodes`."""
         ...

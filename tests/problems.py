@@ -12,6 +12,7 @@ from jagg.flow.schedule import constant_diffusion, transition_plan
 from jagg.flow.transition import log_prob, transition_mean, transition_std
 from jagg.gradients import estimator_of, schedule_of
 from jagg.gradients.schedules.protocol import Method
+from jagg.gradients.window import Estimator
 from jagg.train.ledger import Ledger
 
 
@@ -56,12 +57,19 @@ def problem(
 
 
 def gradient(
-    of: Problem, estimator: str = "exact", *, jagg_frac: float = 1.0, batch_size: int = 100, splits: int = 1
+    of: Problem,
+    estimator: str | Estimator = "exact",
+    *,
+    jagg_frac: float = 1.0,
+    batch_size: int = 100,
+    splits: int = 1,
+    max_residual: float | None = None,
 ) -> dict[str, Tensor]:
     """The gradient that the native schedule accumulates, by parameter name; `splits` calls share the images."""
     transformer = of.backbone.transformer
     transformer.zero_grad(set_to_none=True)
-    method = Method(estimator_of(estimator), jagg_frac, of.clip_range, batch_size)
+    chosen = estimator_of(estimator) if isinstance(estimator, str) else estimator
+    method = Method(chosen, jagg_frac, of.clip_range, batch_size, max_residual)
     share = of.images // splits
     for part in range(splits):
         schedule_of("native").accumulate(

@@ -1,0 +1,79 @@
+"""What one image's pass through a transformer costs in training, on torch's meta device: no weights, no accelerator."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from jagg.backbones import flux, qwen_image
+from jagg.backbones.activations import SavedActivations
+from jagg.backbones.cost import meta_inputs, meta_transformer
+from jagg.backbones.operations import operation_counter
+from jagg.config import LoRA
+from jagg.gradients.passes_table import ModelCost
+from jagg.train.parameters import attach_adapters, lora_config
+
+_LORA_TARGETS = {"flux": flux.LORA_TARGETS, "qwen_image": qwen_image.LORA_TARGETS}
+
+
+def model_cost(
+    family: str,
+    transformer_config: dict[str, Any],
+    grid: int,
+    text_tokens: int,
+    *,
+    lora: LoRA | None,
+    gradient_checkpointing: bool,
+    dtype: torch.dtype,
+) -> ModelCost:
+    """Operations and memory of one sample; `grid`: image tokens along one side.
+
+    Raises:
+        InputError: the family is not one of this package's.
+    """
+    # Past the class's own `to`, which warns of layers that from_pretrained would keep in float32.
+    transformer = nn.Module.to(meta_transformer(family, transformer_config), dtype)
+    inputs = meta_inputs(family, transformer_config, grid, text_tokens)
+    with torch.device("meta"):
+        with operation_counter() as forward, torch.no_grad():
+            transformer(**inputs(dtype), return_dict=False)
+        if lora:
+            trained = list(attach_adapters(transformer, lora_config(lora, _LORA_TARGETS[family])).values())
+        else:
+            dtype = torch.float32  # as training does: parameters that are trained are float32
+            trained = list(nn.Module.to(transformer, dtype).requires_grad_(True).parameters())
+        if gradient_checkpointing:
+            transformer.enable_gradient_checkpointing()
+        with SavedActivations(transformer.parameters()) as saved, _FusedAttention():
+            kept = transformer(**inputs(dtype), return_dict=False)[0]
+        velocity = transformer(**inputs(dtype), return_dict=False)[0]
+        with operation_counter() as backward:
+            torch.autograd.backward(velocity, torch.empty_like(velocity))
+    del kept
+    return ModelCost(
+        forward_flops=forward.get_total_flops(),
+        backward_flops=backward.get_total_flops(),
+        activation_bytes=saved.peak_bytes,
+        gradient_bytes=sum(4 * parameter.numel() for parameter in trained),
+    )
+
+
+class _FusedAttention(TorchFunctionMode):
+    """What a fused kernel keeps: the meta device runs attention in parts and would keep its weights."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            named = dict(zip(("query", "key", "value"), args)) | (kwargs or {})
+            return _Fused.apply(named["query"], named["key"], named["value"])
+        return func(*args, **(kwargs or {}))
+
+
+class _Fused(torch.autograd.Function):
+    """Saves its inputs, its output and a number for each query and head; computes nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        output = torch.empty_like(query)
+        ctx.save_for_backward(query, key, value, output, query.new_empty(query.shape[:-1], dtype=torch.float32))
+        return output
