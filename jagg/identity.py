@@ -74,7 +74,10 @@ def stage_identity(study: Study, stage: str, name: str | None = None) -> str:
 def resolved_arm(arm: Arm, algorithm: str) -> dict[str, Any]:
     """An arm's settings for one algorithm."""
     jagg_frac = resolve(arm.routing.jagg_frac, algorithm)
-    return _dump(arm) | {"routing": _dump(arm.routing) | {"jagg_frac": jagg_frac}}
+    settings = _dump(arm) | {"routing": _dump(arm.routing) | {"jagg_frac": jagg_frac}}
+    if not arm.noise_streams:  # the shared noise was there before the field
+        del settings["noise_streams"]
+    return settings
 
 
 def resolved_training(study: Study, backbone: str) -> dict[str, Any]:
@@ -139,6 +142,7 @@ _STAGES = {
     "sample": _sample_stage,
     "evaluate": _evaluate_stage,
     "tables": _summary_stage("jagg.report.tables"),
+    "audit": _summary_stage("jagg.audit.verdicts", "jagg.audit.estimands"),
     "report": _report_stage,
     "track": _summary_stage("jagg.track"),
 }

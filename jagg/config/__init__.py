@@ -14,6 +14,7 @@ from jagg.config.models import (
     Scorer,
 )
 from jagg.config.study import (
+    AsymmetricMargin,
     Comparison,
     EmbeddedPrompts,
     Evaluation,
@@ -30,6 +31,7 @@ from jagg.config.study import (
 __all__ = [
     "Algorithm",
     "Arm",
+    "AsymmetricMargin",
     "Backbone",
     "Comparison",
     "DanceGRPO",

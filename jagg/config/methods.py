@@ -75,6 +75,11 @@ class Arm(Section):
     estimator: Literal["exact", "jagg", "endpoint_only"] = Field(description="Gradient estimator (math.md 3).")
     routing: Routing = Routing()
     schedule: Literal["native"] = Field("native", description="Where the graphs come from (math.md 4).")
+    noise_streams: int = Field(
+        0,
+        ge=0,
+        description="Which noise the training draws; 0 is the one that all arms share, others are for an A/A arm.",
+    )
 
 
 AnyAlgorithm = Annotated[DanceGRPO | FlowGRPOFast, Field(discriminator="family")]

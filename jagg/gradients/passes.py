@@ -6,12 +6,14 @@ from dataclasses import dataclass, fields
 
 from jagg import config as configuration
 from jagg.algorithms import plans
+from jagg.errors import InputError
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.estimators import estimator_of
 from jagg.gradients.routing import is_exact, route
 from jagg.gradients.schedules import schedule_of
 from jagg.gradients.schedules.protocol import Schedule
 from jagg.gradients.window import Estimator
+from jagg.keys import RunKey
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,25 @@ def expected_passes(
     jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
     each = [plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in plans(algorithm)]
     return Passes(**{f.name: sum(getattr(passes, f.name) for passes in each) / len(each) for f in fields(Passes)})
+
+
+def trained_passes(study: configuration.Study, key: RunKey, trained: tuple[int, ...]) -> Passes:
+    """Passes of a trajectory of one run whose trained transitions are known, as run.json lists them.
+
+    Raises:
+        InputError: the algorithm never trains these transitions.
+    """
+    algorithm, arm = study.algorithms[key.algorithm], study.arms[key.arm]
+    plan = next((plan for plan in plans(algorithm) if plan.trained == trained), None)
+    if plan is None:
+        raise InputError("transitions that the algorithm never trains", where=str(key), got=list(trained))
+    return plan_passes(
+        plan,
+        estimator_of(arm.estimator),
+        schedule_of(arm.schedule),
+        configuration.resolve(arm.routing.jagg_frac, key.algorithm),
+        study.backbones[key.backbone].guidance.evaluations_per_velocity,
+    )
 
 
 def trajectory_flops(passes: Passes, forward_flops: int, gradient_checkpointing: bool) -> float:

@@ -16,7 +16,6 @@ from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
 from jagg.records import (
     BACKWARD_PASSES,
     HISTORY,
-    PAIRED_DIFFERENCES,
     RUNS,
     SCORES,
     read_json,
@@ -24,9 +23,10 @@ from jagg.records import (
     table_of,
     write_table,
 )
-from jagg.stats.compare import compare
+from jagg.report.comparisons import comparison_tables
+from jagg.stats.attrition import COMPLETE, DIVERGED, MISSING
 
-COMPLETE, DIVERGED, MISSING = "complete", "diverged", "missing"
+__all__ = ["COMPLETE", "DIVERGED", "MISSING", "Run", "aggregate", "read_run", "study_tables"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,17 @@ class Run:
 
 
 def aggregate(study: Study, paths: StudyPaths) -> None:
-    """Write scores.parquet, history.parquet, paired_differences.csv, backward_passes.csv and runs.csv.
+    """Write the tables of `study_tables` into tables/.
+
+    Raises:
+        InputError: as `study_tables`.
+    """
+    for name, table in study_tables(study, paths).items():
+        write_table(paths.table(name), table)
+
+
+def study_tables(study: Study, paths: StudyPaths) -> dict[str, pa.Table]:
+    """File name -> table, made from the files of the study's runs.
 
     Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
 
@@ -70,31 +80,18 @@ def aggregate(study: Study, paths: StudyPaths) -> None:
     if not complete:
         raise InputError("no run of the study is complete", where=paths.root / "runs", expected="run.json files")
     scores = pa.concat_tables([run.scores for run in complete])
-    tables = {
+    return {
         "scores.parquet": scores,
         "history.parquet": pa.concat_tables([run.history for run in runs]),
-        "paired_differences.csv": paired_differences(study, scores),
+        **comparison_tables(
+            study,
+            scores,
+            {run.key: run.history for run in complete},
+            {run.key: run.status for run in runs},
+        ),
         "backward_passes.csv": backward_passes(complete, study.comparison.reference),
         "runs.csv": table_of([run.row for run in runs], RUNS),
     }
-    for name, table in tables.items():
-        write_table(paths.table(name), table)
-
-
-def paired_differences(study: Study, scores: pa.Table) -> pa.Table:
-    """Every arm that has scores against the study's reference; empty where there is nothing to compare."""
-    present = set(scores.column("arm").unique().to_pylist())
-    arms = [arm for arm in study.arms if arm in present - {study.comparison.reference}]
-    if not arms or study.comparison.reference not in present:
-        return table_of([], PAIRED_DIFFERENCES)
-    return compare(
-        scores,
-        reference=study.comparison.reference,
-        arms=arms,
-        level=study.comparison.ci_level,
-        margins=study.comparison.margins,
-        optimised_metrics=list(study.reward.weights),
-    )
 
 
 def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:

@@ -14,7 +14,10 @@ from jagg.prompts import SPLITS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "workflow", "configs", "envs", "jagg", "pyproject.toml")
-TABLES = ("scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv")
+TABLES = (
+    "scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv", "curves.csv",
+    "costs.csv", "equal_cost.csv", "attrition.csv", "claims.csv",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,10 @@ rule tables:
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
+        curves=f"{ROOT}/tables/curves.csv",
+        costs=f"{ROOT}/tables/costs.csv",
+        equal_cost=f"{ROOT}/tables/equal_cost.csv",
+        attrition=f"{ROOT}/tables/attrition.csv",
     log:
         f"{ROOT}/logs/tables.log",
     benchmark:
@@ -25,13 +29,43 @@ rule tables:
         "jagg tables {input.study} > {log} 2>&1"
 
 
+rule audit:
+    input:
+        claims=CLAIMS,
+        scores=f"{ROOT}/tables/scores.parquet",
+        history=f"{ROOT}/tables/history.parquet",
+        differences=f"{ROOT}/tables/paired_differences.csv",
+        passes=f"{ROOT}/tables/backward_passes.csv",
+        study=ancient(f"{ROOT}/study.json"),
+    output:
+        f"{ROOT}/tables/claims.csv",
+    log:
+        f"{ROOT}/logs/audit.log",
+    benchmark:
+        f"{ROOT}/benchmarks/audit.tsv"
+    conda:
+        "../../envs/jagg.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        identity=stage_identity(STUDY, "audit"),
+    shell:
+        "jagg audit {input.claims} --tables $(dirname {output}) --out {output} > {log} 2>&1"
+
+
 rule report:
     input:
+        claims=f"{ROOT}/tables/claims.csv",
         scores=f"{ROOT}/tables/scores.parquet",
         history=f"{ROOT}/tables/history.parquet",
         differences=f"{ROOT}/tables/paired_differences.csv",
         passes=f"{ROOT}/tables/backward_passes.csv",
         runs=f"{ROOT}/tables/runs.csv",
+        curves=f"{ROOT}/tables/curves.csv",
+        costs=f"{ROOT}/tables/costs.csv",
+        equal_cost=f"{ROOT}/tables/equal_cost.csv",
+        attrition=f"{ROOT}/tables/attrition.csv",
         study=ancient(f"{ROOT}/study.json"),
     output:
         f"{ROOT}/report.html",
