@@ -190,11 +190,11 @@ CLAIMS = pa.schema(
         ("num_seeds", pa.int64()),
     ]
 )
-"""One row a claim and kind of models. `kind`: published models, any model (the claim names none), or a counterpart: the same
-question to the other models of the study, small-model or other-model, which says nothing about the published ones.
-`verdict`: reproduced, contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that
-decides (see `reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`;
-row 1 follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
+"""One row a claim and kind of models. `kind`: published models, any model (the claim names none), or a counterpart: the
+same question to the other models of the study, which says nothing about the published ones. `verdict`: reproduced,
+contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that decides (see
+`reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`; row 1
+follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
 
 
 @contextmanager
