@@ -7,8 +7,16 @@ rule tables:
     output:
         scores=f"{ROOT}/tables/scores.parquet",
         history=f"{ROOT}/tables/history.parquet",
-        differences=f"{ROOT}/tables/paired_differences.csv",
-        passes=f"{ROOT}/tables/backward_passes.csv",
+        differences=report(
+            f"{ROOT}/tables/paired_differences.csv",
+            caption="../report/paired_differences.rst",
+            category="Tables",
+        ),
+        passes=report(
+            f"{ROOT}/tables/backward_passes.csv",
+            caption="../report/backward_passes.rst",
+            category="Tables",
+        ),
         runs=f"{ROOT}/tables/runs.csv",
         curves=f"{ROOT}/tables/curves.csv",
         costs=f"{ROOT}/tables/costs.csv",
@@ -38,7 +46,11 @@ rule audit:
         passes=f"{ROOT}/tables/backward_passes.csv",
         study=ancient(f"{ROOT}/study.json"),
     output:
-        f"{ROOT}/tables/claims.csv",
+        report(
+            f"{ROOT}/tables/claims.csv",
+            caption="../report/claims.rst",
+            category="Tables",
+        ),
     log:
         f"{ROOT}/logs/audit.log",
     benchmark:
@@ -68,7 +80,11 @@ rule report:
         attrition=f"{ROOT}/tables/attrition.csv",
         study=ancient(f"{ROOT}/study.json"),
     output:
-        f"{ROOT}/report.html",
+        report(
+            f"{ROOT}/report.html",
+            caption="../report/study.rst",
+            category="Report",
+        ),
     log:
         f"{ROOT}/logs/report.log",
     benchmark:
