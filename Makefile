@@ -7,13 +7,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STUDY ?= configs/small.yaml
 CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: study test lint setup clean
+.PHONY: study test lint coverage setup clean
 
 study: setup
 	$(BIN)/jagg study run $(STUDY) --cores $(CORES)
 
 test: setup
 	$(BIN)/python -m pytest tests
+
+# How often intervals hold the truth in simulations, as a table; minutes on one core.
+coverage: setup
+	$(BIN)/python -m tests.stats.simulate_coverage
 
 lint: setup
 	$(BIN)/ruff check .

@@ -78,7 +78,10 @@ def resolved_arm(arm: Arm, algorithm: str) -> dict[str, Any]:
         "jagg_frac": resolve(routing.jagg_frac, algorithm),
         "max_residual": None if routing.max_residual is None else resolve(routing.max_residual, algorithm),
     }
-    return _dump(arm) | {"routing": _dump(routing) | resolved}
+    settings = _dump(arm) | {"routing": _dump(routing) | resolved}
+    if not arm.noise_streams:  # the shared noise was there before the field
+        del settings["noise_streams"]
+    return settings
 
 
 def resolved_training(study: Study, backbone: str) -> dict[str, Any]:
@@ -168,6 +171,7 @@ _STAGES = {
     "evaluate": _evaluate_stage,
     "probe": _probe_stage,
     "tables": _summary_stage("jagg.report.tables"),
+    "audit": _summary_stage("jagg.audit.verdicts", "jagg.audit.estimands"),
     "report": _report_stage,
     "track": _summary_stage("jagg.track"),
 }

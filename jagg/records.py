@@ -147,12 +147,43 @@ PAIRED_DIFFERENCES = pa.schema(
         ("num_prompts", pa.int64()),
         ("num_images", pa.int64()),
         ("family_size", pa.int64()),
+        ("family", pa.string()),
+        ("family_tests", pa.int64()),
+        *[(name, pa.float64()) for name in ("ci_low_family", "ci_high_family")],
+        ("verdict_family", pa.string()),
+        *[
+            (name, pa.float64())
+            for name in (
+                "standard_error",
+                "df",
+                "ci_low_crossed",
+                "ci_high_crossed",
+                "df_crossed",
+                "leave_one_seed_out_low",
+                "leave_one_seed_out_high",
+                "ci_low_unpaired",
+                "ci_high_unpaired",
+                "p_unpaired",
+                "seed_correlation",
+                "margin_low",
+                "margin_high",
+                "reference_gain",
+                "aa_floor",
+            )
+        ],
     ]
 )
 """One row a cell (or `pooled`), metric, checkpoint and arm; differences are arm minus reference in the metric's unit.
-`num_prompts` and `num_images` are those of one seed. `family_size`: tests that p_holm counts; empty outside the family.
-`seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
-true difference as large as the one seen."""
+
+- `num_prompts` and `num_images` are those of one seed.
+- `margin` is what the arm may be worse by; `margin_low` < 0 < `margin_high` are the bounds of equivalence.
+- `family`: the tier of the arm's declared tests, primary, cells or secondary; else exploratory. `family_size`: tests of
+  that tier, which `p_holm` counts; `family_tests`: those of all tiers, which `ci_*_family` and `verdict_family` count.
+- `ci_*_crossed`: for other seeds and other prompts; `ci_*_unpaired`, `p_unpaired`: Welch, as if seeds were not paired.
+- `reference_gain`: mean of the reference here minus its mean at its first checkpoint, over the same seeds.
+- `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place.
+- `seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
+  true difference as large as the one seen."""
 
 GRADIENT_PROBES = pa.schema(
     [
@@ -272,6 +303,26 @@ means over seeds; ratios are the arm over the reference."""
 
 RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()), ("note", pa.string())])
 """One row a wanted run. `status`: complete, diverged or missing; only complete runs are averaged."""
+
+CLAIMS = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("id", "statement", "scope", "published")],
+        *[(name, pa.float64()) for name in ("estimate", "ci_low", "ci_high")],
+        *[(name, pa.string()) for name in ("test", "verdict", "reason")],
+        ("seeds_needed", pa.int64()),
+        ("evidence", pa.string()),
+        ("source", pa.string()),
+        ("kind", pa.string()),
+        ("ci_level", pa.float64()),
+        ("num_tests", pa.int64()),
+        ("num_seeds", pa.int64()),
+    ]
+)
+"""One row a claim and kind of models. `kind`: published models, any model (the claim names none), or a counterpart: the
+same question to the other models of the study, which says nothing about the published ones. `verdict`: reproduced,
+contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that decides (see
+`reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`; row 1
+follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
 
 
 @contextmanager

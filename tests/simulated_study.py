@@ -8,10 +8,11 @@ import numpy as np
 from PIL import Image
 
 from jagg.config import Study, load_study
+from jagg.evaluate.signature import evaluation_signature
 from jagg.identity import train_identity
-from jagg.keys import RunKey, StudyPaths, image_name, run_keys
-from jagg.prompts import Prompt, build_prompts, write_prompts
-from jagg.records import HISTORY, SCORES, table_of, text_sha256, write_json, write_table
+from jagg.keys import RunKey, RunPaths, StudyPaths, image_name, run_keys
+from jagg.prompts import Prompt, build_prompts, prompts_sha256, write_prompts
+from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, table_of, text_sha256, write_json, write_table
 
 EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
 """True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell."""
@@ -31,7 +32,7 @@ def write_runs(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
     paths = StudyPaths.of(study)
     write_json(paths.config, study.model_dump(mode="json"))
     for name in study.backbones:
-        record = {"family": name, "label": f"embedded-{name}-simulated", "source": {"kind": "embedded"}}
+        record = {"family": name, "label": f"embedded {name} (0.47 M parameters)", "source": {"kind": "embedded"}}
         write_json(paths.backbone(name) / "model.json", record)
     for name in study.scorers:
         record = {"family": name, "label": f"embedded-{name}-simulated@0123456789ab", "source": {"kind": "embedded"}}
@@ -49,18 +50,34 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
     """One run's history, scores, images and, last, run.json."""
     run = paths.run(key)
     last = study.training.trained_steps // (2 if diverged else 1)
-    write_table(run.history, table_of(_history(study, key, last, diverged), HISTORY))
+    history = _history(study, key, last, diverged)
+    write_table(run.history, table_of(history, HISTORY))
+    scorers = {f"scorer {name}": f"embedded-{name}-simulated" for name in study.reward.weights}
+    weights = {"backbone": "0" * 64, **scorers}
+    inputs = [train_identity(study, key), train_sha256 := prompts_sha256(build_prompts(study)["train"])]
+    made_by = text_sha256("\n".join([*inputs, *map(str, sorted(weights.items()))]))
     for step in study.training.checkpoints:
         rows = [] if diverged else _scores(study, key, step, prompts)
         write_table(run.scores(step), table_of(rows, SCORES))
         if not diverged:
-            _write_images(run.images(step), key, step, prompts, study.evaluation.images_per_prompt)
+            _write_checkpoint(run.checkpoint(step), step, made_by)
+            _write_images(study, run, key, step, prompts)
     record = {
         **key.row(),
         "status": "diverged" if diverged else "complete",
         "diverged": {"step": last, "quantity": "reward", "value": "nan"} if diverged else None,
         "identity": json.loads(train_identity(study, key)),
         "identity_sha256": text_sha256(train_identity(study, key)),
+        "prompts_sha256": train_sha256,
+        "weights": weights,
+        "trained_steps": last,
+        "trained_transitions": [
+            {"transitions": list(_transitions(key, step)), "steps": [step]} for step in range(1, last + 1)
+        ],
+        "totals": {
+            name: sum(row[name] for row in history)
+            for name in ("update_s", "step_s", "backward_passes", "backward_passes_expected", "images")
+        },
         "lost_steps": [],
         "started": 1_700_000_000.0,
         "finished": 1_700_000_100.0,
@@ -76,13 +93,19 @@ def _rng(*parts: object) -> np.random.Generator:
     return np.random.default_rng(list(repr(parts).encode()))
 
 
+def _transitions(key: RunKey, step: int) -> range:
+    """Transitions that a training step trains; the same for every arm."""
+    start = int(_rng("step", key.backbone, key.algorithm, key.seed, step).integers(0, 7))
+    return range(20) if key.algorithm == "dancegrpo" else range(start, start + 4)
+
+
 def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[str, Any]]:
     rows = []
     images = study.training.prompts_per_step * study.training.group_size
     for step in range(1, last + 1):
         shared, own = _rng("step", key.backbone, key.algorithm, key.seed, step), _rng("own", key, step)
         windows, trained = (5, 20) if key.algorithm == "dancegrpo" else (1, 4)
-        early = 3 if key.algorithm == "dancegrpo" else int(shared.integers(0, 7) < 4)
+        early = 3 if key.algorithm == "dancegrpo" else int(_transitions(key, step)[0] < 4)
         approximate = 0 if key.arm == "baseline" else early
         passes = images * (trained - 2 * approximate)
         progress = step / study.training.trained_steps
@@ -105,7 +128,7 @@ def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[
                 "step_s": 0.58 + update_s,
                 "backward_passes": passes,
                 "forward_passes_grad": passes,
-                "forward_passes_nograd": images * study.algorithms[key.algorithm].sampling_steps,
+                "forward_passes_nograd": images * (study.algorithms[key.algorithm].sampling_steps + trained) - passes,
                 "optimizer_steps": 1,
                 "images": images,
                 "peak_memory_bytes": 10**9,
@@ -128,6 +151,7 @@ def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[
 def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list[dict[str, Any]]:
     rows = []
     progress = step / study.training.trained_steps
+    signature = evaluation_signature(study, key.backbone, prompts)
     for metric in study.scorers:
         seed_shift = 0.01 * _rng("seed", key.backbone, key.algorithm, key.seed).normal()
         arm_shift = 0.002 * _rng("arm", key, metric).normal()
@@ -146,17 +170,36 @@ def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list
                         "value": 0.3 + prompt_shift + gain + noise,
                         "unit": "cosine",
                         "scorer": f"embedded-{metric}-simulated@0123456789ab",
-                        "signature": f"32px {key.backbone}",
+                        "signature": signature,
                         "environment": "0123456789ab",
                     }
                 )
     return rows
 
 
-def _write_images(folder: Path, key: RunKey, step: int, prompts: list[Prompt], images_per_prompt: int) -> None:
+def _write_checkpoint(folder: Path, step: int, made_by: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    record: dict[str, Any] = {"kind": "full" if step else "base", "step": step, "run": made_by}
+    if step:
+        weights = folder / "diffusion_pytorch_model.safetensors"
+        weights.write_text(f"weights of {made_by} at {step}")
+        record["sha256"] = file_sha256(weights)
+    write_json(folder / "checkpoint.json", record)
+
+
+def _write_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt]) -> None:
+    folder, per_prompt = run.images(step), study.evaluation.images_per_prompt
     folder.mkdir(parents=True, exist_ok=True)
     for number, prompt in enumerate(prompts):
-        for index in range(images_per_prompt):
+        for index in range(per_prompt):
             colour = (60 * number, 12 * step, 255 * list(EFFECTS).index(key.arm) // 2 if step else 128)
             Image.new("RGB", (32, 32), colour).save(folder / image_name(prompt.id, index))
-    write_json(folder / "images.json", {"images": len(prompts) * images_per_prompt})
+    record = {
+        "key": key.row(),
+        "step": step,
+        "signature": evaluation_signature(study, key.backbone, prompts),
+        "images": len(prompts) * per_prompt,
+        "images_sha256": folder_sha256(folder, lambda path: path.suffix == ".png"),
+        "made_from": {"checkpoint_sha256": folder_sha256(run.checkpoint(step))},
+    }
+    write_json(folder / "images.json", record)

@@ -72,6 +72,15 @@ def test_whatever_moves_the_result_enters() -> None:
         assert train_identity(analytic_study(**changes), key()) != before, changes
 
 
+def test_only_other_noise_enters_the_settings() -> None:
+    """The shared noise is what runs drew before arms could name another."""
+    study = analytic_study()
+    assert "noise_streams" not in train_identity(study, key())
+    other = study.arms[key().arm].model_copy(update={"noise_streams": 1})
+    again = study.model_copy(update={"arms": study.arms | {key().arm: other}})
+    assert '"noise_streams":1' in train_identity(again, key()).replace(" ", "")
+
+
 def test_settings_by_name_are_resolved() -> None:
     study = analytic_study()
     by_name = study.arms["ablation"].model_dump() | {"routing": {"jagg_frac": {"dance": 0.6, "fast": 0.9}}}

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from jagg import __version__
-from jagg.cli import evaluation, inspect, models, results, runs, study
+from jagg.cli import audit, evaluation, inspect, models, results, runs, study
 from jagg.errors import InputError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(study.app, name="study")
-for module in (models, runs, evaluation, results, inspect):
+for module in (models, runs, evaluation, results, audit, inspect):
     for verb in module.VERBS:
         app.command(name=verb.__name__)(verb)
 

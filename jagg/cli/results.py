@@ -1,7 +1,7 @@
 """Verbs that turn scores into tables, a report and MLflow runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from jagg.cli.arguments import Config, note, out_folder
 from jagg.config import load_study
 from jagg.errors import InputError
 from jagg.keys import StudyPaths
+
+if TYPE_CHECKING:
+    from jagg.stats.equivalence import Margin
 
 
 def tables(config: Config) -> None:
@@ -20,51 +23,90 @@ def tables(config: Config) -> None:
 
 
 def compare(
-    scores: Annotated[list[Path], typer.Argument(help="Score tables, .parquet or .csv.", show_default=False)],
-    arm: Annotated[list[str], typer.Option(help="Arm to compare; may repeat.", show_default=False)],
-    reference: Annotated[str, typer.Option(help="Arm that it is compared with.", show_default=False)],
+    scores: Annotated[
+        list[Path] | None, typer.Argument(help="Score tables, .parquet or .csv.", show_default=False)
+    ] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Arm to compare; may repeat.", show_default=False)] = None,
+    reference: Annotated[str | None, typer.Option(help="Arm that it is compared with.", show_default=False)] = None,
     out: Annotated[
-        Path,
-        typer.Option(help="Folder that receives paired_differences.csv.", show_default=False, callback=out_folder),
-    ],
+        Path | None,
+        typer.Option(
+            help="Folder that receives paired_differences.csv and curves.csv.", show_default=False, callback=out_folder
+        ),
+    ] = None,
     margin: Annotated[
-        list[str] | None, typer.Option(help="METRIC=X: margin of equivalence in raw units; may repeat.")
+        list[str] | None,
+        typer.Option(help="METRIC=X or METRIC=LOW:HIGH: margin of equivalence in raw units; may repeat."),
     ] = None,
     optimised: Annotated[list[str] | None, typer.Option(help="Metric that the training optimised; may repeat.")] = None,
+    primary: Annotated[
+        str | None, typer.Option(help="Metric that is tested first; default: the first --optimised.")
+    ] = None,
+    aa: Annotated[str | None, typer.Option(help="A/A arm: the reference with other noise.", show_default=False)] = None,
+    independent_cells: Annotated[
+        bool, typer.Option("--independent-cells", help="Equal seeds of two cells have nothing in common.")
+    ] = False,
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals (no unit).")] = 0.95,
+    plan: Annotated[bool, typer.Option("--plan", help="Only print how many seeds a family of tests needs.")] = False,
+    tests: Annotated[int, typer.Option(min=1, help="With --plan: tests of the family.")] = 1,
+    sd: Annotated[
+        float, typer.Option(min=1e-12, help="With --plan: deviation of paired differences over seeds, raw units.")
+    ] = 1.0,
+    difference: Annotated[
+        float | None, typer.Option(help="With --plan: true difference to find, raw units; default: --sd.")
+    ] = None,
 ) -> None:
-    """Paired differences between arms, by seed, on any long table of scores."""
-    from jagg.stats.compare import compare_files
-
-    table = compare_files(
-        scores,
-        arms=arm,
-        reference=reference,
-        margins=_margins(margin or []),
-        optimised=optimised or None,
-        level=level,
-    )
+    """Paired differences between arms, by seed, on any long table of scores; or, with --plan, the seeds they need."""
+    margins = _margins(margin or [])
+    if plan:
+        _print_plan(tests, sd, difference, margins, level)
+        return
+    given = {"SCORES": scores, "--arm": arm, "--reference": reference, "--out": out}
+    lacking = [name for name, value in given.items() if not value]
+    if not scores or not arm or not reference or not out:
+        raise InputError("arguments are missing", expected=", ".join(given), got=f"no {', '.join(lacking)}")
     from jagg.records import write_table
+    from jagg.stats.compare import compare_files
+    from jagg.stats.design import Design
 
-    write_table(out / "paired_differences.csv", table)
-    note(f"{out / 'paired_differences.csv'}: {table.num_rows} rows")
+    design = Design(reference, level, margins, optimised or None, primary, independent_cells, aa)
+    compared = compare_files(scores, design, arm)
+    for name, table in (("paired_differences.csv", compared.differences()), ("curves.csv", compared.curves())):
+        write_table(out / name, table)
+        note(f"{out / name}: {table.num_rows} rows")
 
 
-def _margins(texts: list[str]) -> dict[str, float]:
+def _print_plan(tests: int, sd: float, difference: float | None, margins: "dict[str, Margin]", level: float) -> None:
+    from jagg.stats.plan import seed_plan
+
+    typer.echo(f"Seeds for a family of {tests} test(s) at level {level:g}, deviation over seeds {sd:g}:")
+    for row in seed_plan(tests, sd=sd, difference=difference, margins=margins, level=level):
+        typer.echo(f"{'more than 100000' if row['seeds'] is None else row['seeds']:>8}  {row['method']}")
+
+
+def _margins(texts: list[str]) -> "dict[str, Margin]":
     margins = dict(map(_margin, texts))
     if len(margins) < len(texts):
         raise InputError("a metric has two margins", where="--margin", expected="one a metric", got=", ".join(texts))
     return margins
 
 
-def _margin(text: str) -> tuple[str, float]:
+def _margin(text: str) -> "tuple[str, Margin]":
+    from jagg.stats.equivalence import Margin
+
     metric, _, value = text.partition("=")
+    low, colon, high = value.partition(":")
     try:
-        margin = float(value)
+        margin = Margin(float(low), float(high)) if colon else Margin(-float(low), float(low))
     except ValueError:
-        margin = -1.0
-    if not metric or not 0 < margin < float("inf"):
-        raise InputError("not a margin", where="--margin", expected="METRIC=X with X > 0", got=text)
+        margin = None
+    if not metric or margin is None or (margin.one_sided and not colon):
+        raise InputError(
+            "not a margin",
+            where="--margin",
+            expected="METRIC=X with X > 0, or METRIC=LOW:HIGH with LOW < 0 < HIGH (inf: only being lower matters)",
+            got=text,
+        )
     return metric, margin
 
 

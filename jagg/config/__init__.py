@@ -15,6 +15,7 @@ from jagg.config.models import (
 )
 from jagg.config.probe import Probe, ProbeSplit, ProbeStress
 from jagg.config.study import (
+    AsymmetricMargin,
     Comparison,
     EmbeddedPrompts,
     Evaluation,
@@ -31,6 +32,7 @@ from jagg.config.study import (
 __all__ = [
     "Algorithm",
     "Arm",
+    "AsymmetricMargin",
     "Backbone",
     "Comparison",
     "DanceGRPO",

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -34,37 +34,47 @@ def load_study(path: str | Path) -> Study:
     Raises:
         InputError: the file is missing, is not YAML, or its content is at fault; every fault is listed.
     """
+    return load_section(path, Study, "configuration")
+
+
+Content = TypeVar("Content", bound=BaseModel)
+
+
+def load_section(path: str | Path, model: type[Content], what: str) -> Content:
+    """Read a YAML or JSON file and check it as a `model`; `what` names it in messages.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or its content is at fault; every fault is listed.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_UniqueKeyLoader)
     except OSError as error:
-        raise InputError("cannot read the study's configuration", where=path, got=error.strerror) from error
+        raise InputError(f"cannot read the {what}", where=path, got=error.strerror) from error
     except UnicodeDecodeError as error:
-        raise InputError("configuration is not a text file", where=path, expected="UTF-8", got=str(error)) from error
+        raise InputError(f"{what} is not a text file", where=path, expected="UTF-8", got=str(error)) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: JSON, or a number or date of YAML
-        raise InputError(
-            "configuration is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")
-        ) from error
+        raise InputError(f"{what} is not valid YAML or JSON", where=path, got=str(error).replace("\n", " ")) from error
     if not isinstance(content, dict):
         raise InputError(
-            "configuration is not a mapping", where=path, expected="key: value lines", got=type(content).__name__
+            f"{what} is not a mapping", where=path, expected="key: value lines", got=type(content).__name__
         )
     try:
-        return Study.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
         raise InputError(
-            f"{error.error_count()} fault(s) in the configuration",
+            f"{error.error_count()} fault(s) in the {what}",
             where=path,
-            got="\n            ".join(_describe(item, content) for item in error.errors()),
+            got="\n            ".join(_describe(item, content, model) for item in error.errors()),
             fix="see configs/README.md for every key",
         ) from error
 
 
-def _describe(item: Any, content: Any) -> str:
+def _describe(item: Any, content: Any, model: type[BaseModel]) -> str:
     key = ".".join(_key_path(item["loc"], content, item["type"])) or "(whole file)"
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key" + _suggestion(str(item["loc"][-1]), _all_keys(Study))
+        return f"{key}: unknown key" + _suggestion(str(item["loc"][-1]), _all_keys(model))
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] in ("value_error", "missing"):
         return f"{key}: {message}"
@@ -91,7 +101,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 def _all_keys(model: type[BaseModel]) -> set[str]:
     schema = model.model_json_schema()
     keys = set(schema["properties"])
-    for definition in schema["$defs"].values():
+    for definition in schema.get("$defs", {}).values():
         keys |= set(definition.get("properties", ()))
     return keys
 

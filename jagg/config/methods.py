@@ -125,6 +125,11 @@ class Arm(Section):
         description="What becomes of a schedule other than native under several optimizer steps a rollout, where the "
         "policy is no longer that of the rollout: the study is refused, or the arm is trained by native.",
     )
+    noise_streams: int = Field(
+        0,
+        ge=0,
+        description="Which noise the training draws; 0 is the one that all arms share, others are for an A/A arm.",
+    )
 
     @model_validator(mode="after")
     def _settings_of_its_estimator(self) -> "Arm":

@@ -21,6 +21,13 @@ class EmbeddedBackbone(Section):
     flow_steps: PositiveInt = Field(description="Optimizer steps of flow matching (transformer and text encoders).")
     batch_size: PositiveInt = Field(32, description="Images an optimizer step.")
     learning_rate: PositiveFloat = Field(2e-3, description="Peak learning rate of flow matching (AdamW).")
+    fade: float = Field(
+        0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Flow matching sees images that lost between none and this share of their contrast (no unit), as "
+        "mixed data has them: samples come out duller than drawn images, and a reward has something to improve.",
+    )
     seed: int = Field(0, ge=0, description="Seed of initial weights and data.")
 
 

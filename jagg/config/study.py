@@ -120,13 +120,30 @@ class Evaluation(Section):
     noise_seed: int = Field(1, ge=0, description="Seed of the evaluation noise; nothing was chosen on it.")
 
 
+class AsymmetricMargin(Section):
+    """Differences that do not matter, in raw units of the metric."""
+
+    below: PositiveFloat = Field(description="What the arm may be lower by.")
+    above: PositiveFloat | None = Field(description="What it may be higher by; null: only being lower matters.")
+
+
 class Comparison(Section):
-    """The statistics of the study: paired by seed against one reference arm."""
+    """The statistics of the study, declared before it runs: paired by seed against one reference arm."""
 
     reference: Name = Field(description="Arm that the others are compared with.")
     ci_level: Annotated[float, Field(gt=0.5, lt=1.0)] = Field(0.95, description="Level of the intervals.")
-    margins: dict[Name, PositiveFloat] = Field(
+    margins: dict[Name, PositiveFloat | AsymmetricMargin] = Field(
         default_factory=dict, description="Metric -> margin of equivalence, in raw units of the metric."
+    )
+    primary_metric: Name | None = Field(
+        None, description="Metric that is tested first, before cells and other metrics; null: the reward's first."
+    )
+    independent_cells: bool = Field(
+        False, description="Whether equal seeds of two cells have nothing in common; here they share prompts and noise."
+    )
+    aa_arm: Name | None = Field(
+        None,
+        description="The reference once more with other `noise_streams`: shows how large a difference means nothing.",
     )
 
 
@@ -179,6 +196,9 @@ class Study(Section):
             raise ValueError(f"seeds: expected distinct seeds, got {list(self.seeds)}")
         _expect_known("reward.weights", self.reward.weights, self.scorers, "scorers")
         _expect_known("comparison.reference", [self.comparison.reference], self.arms, "arms")
+        if self.comparison.primary_metric is not None:
+            _expect_known("comparison.primary_metric", [self.comparison.primary_metric], self.scorers, "scorers")
+        self._expect_aa_arm()
         _expect_known("comparison.margins", self.comparison.margins, self.scorers, "scorers")
         for name, arm in self.arms.items():
             for setting in ("jagg_frac", "max_residual"):
@@ -212,6 +232,18 @@ class Study(Section):
                     raise ValueError(f"{where}.{key}: expected distinct ones of {list(known)}, got {list(given)}")
             if split.prompts > prompts:
                 raise ValueError(f"{where}.prompts: expected at most {prompts}, got {split.prompts}")
+
+    def _expect_aa_arm(self) -> None:
+        name, reference = self.comparison.aa_arm, self.arms[self.comparison.reference]
+        if name is None:
+            return
+        _expect_known("comparison.aa_arm", [name], self.arms, "arms")
+        other = self.arms[name]
+        if other == reference or other.model_copy(update={"noise_streams": reference.noise_streams}) != reference:
+            raise ValueError(
+                f"comparison.aa_arm: expected the settings of {self.comparison.reference} with other noise_streams, "
+                f"got {name}: {other.model_dump(mode='json')}"
+            )
 
 
 def _expect_known(key: str, names: object, known: dict, section: str) -> None:

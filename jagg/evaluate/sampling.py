@@ -6,26 +6,11 @@ from pathlib import Path
 
 from jagg.config import Study
 from jagg.errors import InputError
+from jagg.evaluate.signature import evaluation_signature
 from jagg.identity import stage_identity
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths, image_name
-from jagg.prompts import Prompt, prompts_sha256, read_prompts
+from jagg.prompts import Prompt, read_prompts
 from jagg.records import environment, file_sha256, folder_sha256, read_json, text_sha256, write_json
-
-
-def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> str:
-    """How evaluation images are made; only rows of equal signature may be differenced or averaged."""
-    model, evaluation = study.backbones[backbone], study.evaluation
-    return " ".join(
-        (
-            f"{model.image_size}px",
-            f"steps={evaluation.sampling_steps}",
-            f"shift={evaluation.shift:g}",
-            f"guidance={model.guidance.kind}:{model.guidance.scale:g}",
-            f"batch={evaluation.batch_size}",
-            f"noise={evaluation.noise_seed}",
-            f"prompts={prompts_sha256(prompts)[:12]}",
-        )
-    )
 
 
 def sample_checkpoints(

@@ -20,7 +20,7 @@ class StepNoise:
     """The noise of one training step's images, equal for every arm of a run seed."""
 
     study_seed: int
-    run_seed: int
+    run_seed: int | str
     step: int
     prompt_ids: Sequence[str]
     """Prompt of each image."""

@@ -6,12 +6,14 @@ from dataclasses import dataclass, fields
 
 from jagg import config as configuration
 from jagg.algorithms import plans
+from jagg.errors import InputError
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.estimators import arm_estimator
 from jagg.gradients.routing import is_exact, route
 from jagg.gradients.schedules import schedule_of
 from jagg.gradients.schedules.protocol import Schedule
 from jagg.gradients.window import Estimator, WindowNodes
+from jagg.keys import RunKey
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,32 @@ def expected_passes(
     choices = plans(arm.applied_to(algorithm))
     each = [plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in choices]
     return Passes(**{f.name: sum(getattr(passes, f.name) for passes in each) / len(each) for f in fields(Passes)})
+
+
+def trained_passes(study: configuration.Study, key: RunKey, trained: tuple[int, ...]) -> Passes | None:
+    """Passes of a trajectory of one run whose trained transitions are known, as run.json lists them.
+
+    None where they depend on the states that the run visits or on draws, so that no number holds for every step.
+
+    Raises:
+        InputError: the algorithm never trains these transitions.
+    """
+    arm = study.arms[key.arm]
+    plan = next((p for p in plans(arm.applied_to(study.algorithms[key.algorithm])) if p.trained == trained), None)
+    if plan is None:
+        raise InputError("transitions that the algorithm never trains", where=str(key), got=list(trained))
+    estimator = arm_estimator(arm)
+    lengths = {len(window) for window in plan.windows}
+    drawn = any(not float(estimator.expected_nodes(length)).is_integer() for length in lengths if length > 1)
+    if arm.routing.max_residual is not None or estimator.depends_on_states or drawn:
+        return None
+    return plan_passes(
+        plan,
+        estimator,
+        schedule_of(arm.schedule_for(study.training.optimizer_steps_per_rollout)),
+        configuration.resolve(arm.routing.jagg_frac, key.algorithm),
+        study.backbones[key.backbone].guidance.evaluations_per_velocity,
+    )
 
 
 def trajectory_flops(passes: Passes, forward_flops: int, gradient_checkpointing: bool) -> float:

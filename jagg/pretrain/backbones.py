@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from jagg.flow import sample_ode, shifted_sigmas
 from jagg.pretrain.autoencoder import reconstruction_psnr, train_autoencoder
 from jagg.pretrain.captions import Caption, all_captions
 from jagg.pretrain.colours import colour_accuracy
+from jagg.pretrain.degradations import fade
 from jagg.pretrain.embedded import EmbeddedFamily, draw_images, parameter_counts
 from jagg.pretrain.flow_matching import FlowData, train_flow
 from jagg.pretrain.folders import replaced_folder
@@ -143,7 +145,8 @@ def _fit(
         progress=partial(progress, "autoencoder"),
     )
     held_out = draw_images(256, config.image_size, seed_of("held-out images")).tensor(device)
-    latents = torch.cat([family.latents(part) for part in images.split(256)])
+    dulled = replace(drawn, pixels=_faded(drawn.pixels, source.fade, seed_of("fade"))).tensor(device)
+    latents = torch.cat([family.latents(part) for part in dulled.split(256)])
     loss = train_flow(
         family,
         FlowData(latents, family.tokenise([caption.text for caption in drawn.captions])),
@@ -154,6 +157,10 @@ def _fit(
         progress=partial(progress, "flow matching"),
     )
     return {"autoencoder_psnr_db": reconstruction_psnr(family, held_out), "flow_loss": loss}
+
+
+def _faded(pixels: np.ndarray, most: float, seed: int) -> np.ndarray:
+    return fade(pixels, np.random.default_rng(seed).uniform(0, most, len(pixels)))
 
 
 def _sampled_quality(backbone: Backbone, folder: Path, seed: int) -> dict[str, Any]:

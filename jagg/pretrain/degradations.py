@@ -38,6 +38,11 @@ def ghost(images: Images, strengths: Strengths, rng: np.random.Generator) -> Flo
     return (1 - share) * images + share * np.roll(images, 1, axis=0)
 
 
+def fade(images: Images, strengths: Strengths) -> Images:
+    """Contrast lost towards mid-grey: strength 1 leaves grey alone."""
+    return np.rint(128 + (1 - _column(strengths)) * (images - np.float32(128))).astype(np.uint8)
+
+
 DEGRADATIONS: dict[str, Callable[[Images, Strengths, np.random.Generator], np.ndarray]] = {
     "noise": noise,
     "blur": blur,

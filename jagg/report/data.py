@@ -2,24 +2,38 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from jagg.config import Study
 from jagg.errors import InputError
 from jagg.keys import RunKey, StudyPaths, run_keys
-from jagg.records import BACKWARD_PASSES, HISTORY, PAIRED_DIFFERENCES, RUNS, SCORES, read_json, read_table
+from jagg.records import (
+    BACKWARD_PASSES,
+    CLAIMS,
+    GRADIENT_QUALITY,
+    HISTORY,
+    PAIRED_DIFFERENCES,
+    RUNS,
+    SCORES,
+    read_json,
+    read_table,
+)
+from jagg.report.style import arm_colours
 from jagg.report.tables import COMPLETE
 from jagg.stats.compare import POOLED
 from jagg.stats.join import Cell, Joined, join_scores
+from jagg.stats.tables import ATTRITION, COSTS, CURVES, EQUAL_COST
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class StudyData:
-    """The study's tables as rows; `history` and `joined` hold complete runs only."""
+    """The study's tables as rows; `history`, `scores` and `joined` hold complete runs only."""
 
     study: Study
     paths: StudyPaths
@@ -27,11 +41,27 @@ class StudyData:
     history: list[Row]
     differences: list[Row]
     passes: list[Row]
+    curves: list[Row]
+    costs: list[Row]
+    equal_cost: list[Row]
+    attrition: list[Row]
+    claims: list[Row]
+    gradient_quality: list[Row]
     joined: Joined
 
     @property
     def reference(self) -> str:
         return self.study.comparison.reference
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """Colour of each arm."""
+        return arm_colours(list(self.study.arms), self.reference)
+
+    @property
+    def compared_arms(self) -> list[str]:
+        """The arms other than the reference."""
+        return [arm for arm in self.study.arms if arm != self.reference]
 
     @property
     def cells(self) -> list[Cell]:
@@ -57,11 +87,27 @@ class StudyData:
     def metric_label(self, metric: str) -> str:
         return f"{metric} ({'held out' if self.is_held_out(metric) else 'optimised'})"
 
+    def margin(self, metric: str) -> tuple[float, float] | None:
+        """Bounds of equivalence of a metric, as the comparison used them."""
+        bounds = {(row["margin_low"], row["margin_high"]) for row in self.differences if row["metric"] == metric}
+        known = [bound for bound in bounds if None not in bound]
+        return known[0] if known else None
+
     def last_differences(self) -> list[Row]:
         """Rows of the last checkpoint, cells in the study's order and the pooled ones last."""
         order = {cell: place for place, cell in enumerate([*self.cells, (POOLED, POOLED)])}
         rows = [row for row in self.differences if row["step"] == self.last_step]
         return sorted(rows, key=lambda row: order[row["backbone"], row["algorithm"]])
+
+    def passes_until(self) -> dict[RunKey, dict[int, int]]:
+        """Backward passes that each complete run had spent after each training step."""
+        spent: dict[RunKey, dict[int, int]] = {}
+        for row in self.history:
+            spent.setdefault(key_of(row), {0: 0})[row["step"]] = row["backward_passes"]
+        return {
+            key: dict(zip(sorted(steps), accumulate(steps[step] for step in sorted(steps))))
+            for key, steps in spent.items()
+        }
 
     def record(self, key: RunKey) -> Row:
         """run.json of a run."""
@@ -73,12 +119,17 @@ class StudyData:
 
 
 def read_study(study: Study, paths: StudyPaths) -> StudyData:
-    """Read the tables that `jagg.report.tables.aggregate` wrote.
+    """Read the tables of a study.
 
     Raises:
         InputError: a table is missing, damaged, or of another set of runs.
     """
-    runs = read_table(paths.table("runs.csv"), RUNS).to_pylist()
+
+    def rows(name: str, schema: pa.Schema) -> list[Row]:
+        found: list[Row] = read_table(paths.table(name), schema).to_pylist()
+        return found
+
+    runs = rows("runs.csv", RUNS)
     wanted = [key.row() for key in run_keys(study)]
     if [{name: row[name] for name in wanted[0]} for row in runs] != wanted:
         raise InputError(
@@ -88,24 +139,45 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
             got=f"{len(runs)} rows",
             fix="make the tables again (jagg tables)",
         )
-    complete = {_key(row) for row in runs if row["status"] == COMPLETE}
-    history = read_table(paths.table("history.parquet"), HISTORY).to_pylist()
+    complete = {key_of(row) for row in runs if row["status"] == COMPLETE}
     scores = read_table(paths.table("scores.parquet"), SCORES)
     return StudyData(
         study=study,
         paths=paths,
         runs=runs,
-        history=[row for row in history if _key(row) in complete],
-        differences=read_table(paths.table("paired_differences.csv"), PAIRED_DIFFERENCES).to_pylist(),
-        passes=read_table(paths.table("backward_passes.csv"), BACKWARD_PASSES).to_pylist(),
-        joined=join_scores(scores, _arms(scores)),
+        history=[row for row in rows("history.parquet", HISTORY) if key_of(row) in complete],
+        differences=rows("paired_differences.csv", PAIRED_DIFFERENCES),
+        passes=rows("backward_passes.csv", BACKWARD_PASSES),
+        curves=rows("curves.csv", CURVES),
+        costs=rows("costs.csv", COSTS),
+        equal_cost=rows("equal_cost.csv", EQUAL_COST),
+        attrition=rows("attrition.csv", ATTRITION),
+        claims=rows("claims.csv", CLAIMS),
+        gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
+        joined=join_scores(scores, scores.column("arm").unique().to_pylist()),
     )
 
 
-def _arms(scores: pa.Table) -> list[str]:
-    arms: list[str] = scores.column("arm").unique().to_pylist()
-    return arms
-
-
-def _key(row: Row) -> RunKey:
+def key_of(row: Row) -> RunKey:
+    """The run that a row of a table is about."""
     return RunKey(row["backbone"], row["algorithm"], row["arm"], row["seed"])
+
+
+def prompt_differences(data: StudyData) -> list[Row]:
+    """Each prompt's difference from the reference at the last checkpoint: mean, lowest and highest over seeds."""
+    scores = data.joined.scores
+    found: list[Row] = []
+    for cell, metric, arm in product(data.cells, data.study.scorers, data.compared_arms):
+        ours, theirs = (scores.get((cell, metric, data.last_step, name), {}) for name in (arm, data.reference))
+        shared = sorted(set(ours) & set(theirs))
+        if not shared:
+            continue
+        by_seed = np.array([ours[seed].by_prompt - theirs[seed].by_prompt for seed in shared])
+        summaries = zip(ours[shared[0]].prompts, by_seed.mean(0), by_seed.min(0), by_seed.max(0))
+        found += [
+            {"backbone": cell[0], "algorithm": cell[1], "metric": metric, "arm": arm,
+             "prompt_id": data.joined.prompts[code], "num_seeds": len(shared),
+             "difference": float(mean), "lowest_seed": float(low), "highest_seed": float(high)}
+            for code, mean, low, high in summaries
+        ]  # fmt: skip
+    return found

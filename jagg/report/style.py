@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -12,16 +11,20 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-# Okabe and Ito's palette, told apart with every common colour vision; their yellow is too light for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 # Stands for the text colour of the page and becomes `currentColor` in the file.
 INK = "#010203"
+# Okabe and Ito's palette, told apart with every common colour vision; their yellow is too light for lines, and their
+# black is the page's text colour.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK)
+MARKERS = ("o", "s", "^", "D", "v", "P")
+PANEL_WIDTH = 3.4
+"""Width of every panel, in inches: a phone's."""
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "jagg",
     "font.family": "sans-serif",
     "font.size": 9,
+    "font.sans-serif": ["DejaVu Sans"],
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.facecolor": "none",
@@ -53,11 +56,12 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of panels; width and height in inches of the whole."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, [list(row) for row in axes]
+def panel(title: str, height: float) -> tuple[Figure, Axes]:
+    """A figure of one panel; height in inches."""
+    figure = Figure(figsize=(PANEL_WIDTH, height), layout="constrained")
+    axis = figure.subplots()
+    axis.set_title(title, loc="left")
+    return figure, axis
 
 
 def arm_colours(arms: Sequence[str], reference: str) -> dict[str, str]:
@@ -72,9 +76,22 @@ def algorithm_markers(algorithms: Sequence[str]) -> dict[str, str]:
 
 
 def add_legend(figure: Figure, colours: dict[str, str], further: Sequence[Line2D] = ()) -> None:
-    """One legend of arms above the panels."""
+    """One legend of arms above the panel."""
     handles = [Line2D([], [], color=colour, linewidth=2, label=arm) for arm, colour in colours.items()]
-    figure.legend(handles=[*handles, *further], loc="outside upper left", ncols=len(handles) + len(further))
+    figure.legend(
+        handles=[*handles, *further],
+        loc="outside upper left",
+        ncols=3,
+        fontsize=8,
+        handlelength=1.2,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+    )
+
+
+def css_colour(colour: str) -> str:
+    """A colour as a style sheet writes it."""
+    return colour.replace(INK, "currentColor")
 
 
 def to_svg(figure: Figure, name: str) -> str:
@@ -87,4 +104,4 @@ def to_svg(figure: Figure, name: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = text.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
-    return text.replace(INK, "currentColor")
+    return css_colour(text)

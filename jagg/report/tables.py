@@ -17,7 +17,6 @@ from jagg.probe.summary import probe_tables
 from jagg.records import (
     BACKWARD_PASSES,
     HISTORY,
-    PAIRED_DIFFERENCES,
     RUNS,
     SCORES,
     read_json,
@@ -25,10 +24,11 @@ from jagg.records import (
     table_of,
     write_table,
 )
+from jagg.report.comparisons import comparison_tables
 from jagg.report.pareto import pareto
-from jagg.stats.compare import compare
+from jagg.stats.attrition import COMPLETE, DIVERGED, MISSING
 
-COMPLETE, DIVERGED, MISSING = "complete", "diverged", "missing"
+__all__ = ["COMPLETE", "DIVERGED", "MISSING", "Run", "aggregate", "read_run", "study_tables"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,17 @@ class Run:
 
 
 def aggregate(study: Study, paths: StudyPaths) -> None:
-    """Write the study's tables: scores, history, paired differences, backward passes, runs, and those of the probes.
+    """Write the tables of `study_tables` into tables/.
+
+    Raises:
+        InputError: as `study_tables`.
+    """
+    for name, table in study_tables(study, paths).items():
+        write_table(paths.table(name), table)
+
+
+def study_tables(study: Study, paths: StudyPaths) -> dict[str, pa.Table]:
+    """File name -> table, made from the files of the study's runs.
 
     Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
 
@@ -72,35 +82,22 @@ def aggregate(study: Study, paths: StudyPaths) -> None:
     if not complete:
         raise InputError("no run of the study is complete", where=paths.root / "runs", expected="run.json files")
     scores = pa.concat_tables([run.scores for run in complete])
-    differences = paired_differences(study, scores)
+    comparisons = comparison_tables(
+        study,
+        scores,
+        {run.key: run.history for run in complete},
+        {run.key: run.status for run in runs},
+    )
     passes = backward_passes(complete, study.comparison.reference)
-    tables = {
+    return {
         "scores.parquet": scores,
         "history.parquet": pa.concat_tables([run.history for run in runs]),
-        "paired_differences.csv": differences,
+        **comparisons,
         "backward_passes.csv": passes,
-        "pareto.csv": pareto(differences, passes),
+        "pareto.csv": pareto(comparisons["paired_differences.csv"], passes),
         "runs.csv": table_of([run.row for run in runs], RUNS),
         **probe_tables(study, paths),
     }
-    for name, table in tables.items():
-        write_table(paths.table(name), table)
-
-
-def paired_differences(study: Study, scores: pa.Table) -> pa.Table:
-    """Every arm that has scores against the study's reference; empty where there is nothing to compare."""
-    present = set(scores.column("arm").unique().to_pylist())
-    arms = [arm for arm in study.arms if arm in present - {study.comparison.reference}]
-    if not arms or study.comparison.reference not in present:
-        return table_of([], PAIRED_DIFFERENCES)
-    return compare(
-        scores,
-        reference=study.comparison.reference,
-        arms=arms,
-        level=study.comparison.ci_level,
-        margins=study.comparison.margins,
-        optimised_metrics=list(study.reward.weights),
-    )
 
 
 def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from jagg.config import EmbeddedBackbone
 from jagg.identity import flattened, run_settings, train_identity
 from jagg.keys import RunKey
-from jagg.report.data import Row, StudyData
+from jagg.report.data import Row, StudyData, key_of
+from jagg.report.models import is_embedded
 from jagg.report.tables import COMPLETE, DIVERGED, MISSING
 from jagg.stats.compare import POOLED
 from jagg.stats.estimates import sign_flip_floor
+from jagg.stats.join import Cell
 
 ALLOWED_DIFFERENCES = (
     "arm.estimator",
@@ -25,25 +26,8 @@ ALLOWED_DIFFERENCES = (
     "arm.routing.max_residual",
     "arm.schedule",
     "arm.off_policy",
+    "arm.noise_streams",
 )
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A number as the page prints it; what is unknown is a dash."""
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}" if value == 0 or abs(value) >= 10.0 ** (1 - digits) else f"{value:.2g}"
-    return text.replace("-", "−")
-
-
-def signed(value: float | None) -> str:
-    """A difference with its sign."""
-    return number(value) if value is None or value <= 0 else "+" + number(value)
-
-
-def p_text(value: float | None) -> str:
-    """A p-value with three significant digits."""
-    return "–" if value is None else f"{value:.3g}"
 
 
 def run_counts(data: StudyData) -> dict[str, int]:
@@ -52,14 +36,25 @@ def run_counts(data: StudyData) -> dict[str, int]:
     return {"wanted": len(data.runs), **{status: counts[status] for status in (COMPLETE, DIVERGED, MISSING)}}
 
 
+WORDS = {
+    "superior": "higher",
+    "inferior": "lower",
+    "equivalent": "equivalent within the margin",
+    "non-inferior": "not worse than the margin allows",
+    "inconclusive": "inconclusive",
+    "not-estimable": "no claim (not estimable)",
+}
+"""Verdicts as the page words them, strongest first."""
+
+
 def verdict_sentence(data: StudyData, rows: Sequence[Row]) -> str:
     """What an arm's rows of one cell say together, from their intervals alone."""
     grouped: dict[str, list[str]] = {}
     for metric in data.study.scorers:
         for row in rows:
             if row["metric"] == metric:
-                grouped.setdefault(_phrase(row), []).append(data.metric_label(metric))
-    sentence = "; ".join(f"{phrase} {_listed(metrics)}" for phrase, metrics in grouped.items())
+                grouped.setdefault(phrase(row), []).append(data.metric_label(metric))
+    sentence = "; ".join(f"{words} in {_listed(metrics)}" for words, metrics in grouped.items())
     mixed = any(_side(row) > 0 for row in rows) and any(_side(row) < 0 for row in rows)
     return f"mixed: {sentence}" if mixed else sentence
 
@@ -71,18 +66,10 @@ def _side(row: Row) -> int:
     return int(row["ci_low"] > 0) - int(row["ci_high"] < 0)
 
 
-def _phrase(row: Row) -> str:
-    words = {
-        "superior": "higher in",
-        "inferior": "lower in",
-        "non-inferior": "not worse than the margin allows in",
-        "inconclusive": "inconclusive in",
-        "not-estimable": "no claim (not estimable) in",
-    }
-    if row["verdict"] == "equivalent":
-        side = {1: "higher, but ", -1: "lower, but ", 0: ""}[_side(row)]
-        return f"{side}equivalent within the margin in"
-    return words[row["verdict"]]
+def phrase(row: Row) -> str:
+    """A row's verdict in words; what lies inside the margin but not around 0 says on which side."""
+    side = {1: "higher, but ", -1: "lower, but ", 0: ""}[_side(row)]
+    return (side if row["verdict"] in ("equivalent", "non-inferior") else "") + WORDS[row["verdict"]]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -90,48 +77,56 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def verdicts(data: StudyData) -> list[Row]:
-    """One row a cell (the mean over cells last) and arm, with its sentence and its rows of differences."""
-    grouped: dict[tuple[str, str, str], list[Row]] = {}
-    for row in data.last_differences():
-        grouped.setdefault((row["backbone"], row["algorithm"], row["arm"]), []).append(row)
-    return [
-        {
-            "cell": "mean over cells" if backbone == POOLED else f"{backbone}, {algorithm}",
-            "arm": arm,
-            "sentence": verdict_sentence(data, rows),
-            "num_seeds": min(row["num_seeds"] for row in rows),
-        }
-        for (backbone, algorithm, arm), rows in grouped.items()
-    ]
+    """One block an arm: how many comparisons came out how, and a line a cell, the mean over cells last."""
+    rows = data.last_differences()
+    blocks = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == arm]
+        counts = Counter(row["verdict"] for row in mine if row["backbone"] != POOLED)
+        lines = [
+            {"cell": cell, "sentence": verdict_sentence(data, inner), "rows": _by_metric(data, inner)}
+            for cell, inner in _by_cell(mine).items()
+        ]
+        blocks.append(
+            {
+                "arm": arm,
+                "comparisons": counts.total(),
+                "counts": [(counts[word], text) for word, text in WORDS.items() if counts[word]],
+                "lines": lines,
+            }
+        )
+    return blocks
+
+
+def _by_cell(rows: Sequence[Row]) -> dict[Cell, list[Row]]:
+    grouped: dict[Cell, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault((row["backbone"], row["algorithm"]), []).append(row)
+    return grouped
+
+
+def _by_metric(data: StudyData, rows: Sequence[Row]) -> list[Row]:
+    order = list(data.study.scorers)
+    return sorted(rows, key=lambda row: order.index(row["metric"]))
 
 
 def gains(data: StudyData) -> list[Row]:
     """Per arm and metric: in how many complete runs the evaluation score rose from step 0 to the last checkpoint."""
-    scores = {(*(row[name] for name in _RUN), row["metric"], row["step"]): row["score"] for row in data.scores}
+    scores = {(key_of(row), row["metric"], row["step"]): row["score"] for row in data.scores}
     found = []
     for arm in data.study.arms:
         keys = [key for key in data.complete_keys() if key.arm == arm]
-        row: dict[str, Any] = {"arm": arm, "runs": len(keys)}
-        risen: dict[str, int] = {}
         for metric in data.study.scorers:
-            steps = [[scores[(*_place(key), metric, step)] for step in (0, data.last_step)] for key in keys]
-            risen[metric] = sum(last > first for first, last in steps)
+            risen = sum(scores[key, metric, data.last_step] > scores[key, metric, 0] for key in keys)
+            found.append({"arm": arm, "metric": metric, "runs": len(keys), "risen": risen})
         if data.study.reward.mix == "raw_weighted_sum":
-            mixes = [[_mix(data, scores, key, step) for step in (0, data.last_step)] for key in keys]
-            risen["reward"] = sum(last > first for first, last in mixes)
-        found.append(row | {"risen": risen})
+            risen = sum(_mix(data, scores, key, data.last_step) > _mix(data, scores, key, 0) for key in keys)
+            found.append({"arm": arm, "metric": "reward", "runs": len(keys), "risen": risen})
     return found
 
 
-_RUN = ("backbone", "algorithm", "arm", "seed")
-
-
-def _place(key: RunKey) -> tuple[str, str, str, int]:
-    return key.backbone, key.algorithm, key.arm, key.seed
-
-
-def _mix(data: StudyData, scores: dict[tuple, float], key: RunKey, step: int) -> float:
-    return sum(weight * scores[(*_place(key), metric, step)] for metric, weight in data.study.reward.weights.items())
+def _mix(data: StudyData, scores: dict[tuple[RunKey, str, int], float], key: RunKey, step: int) -> float:
+    return sum(weight * scores[key, metric, step] for metric, weight in data.study.reward.weights.items())
 
 
 def arm_differences(data: StudyData) -> list[Row]:
@@ -157,11 +152,6 @@ def setting_differences(reference: dict[str, Any], other: dict[str, Any]) -> lis
     return [row | {"expected": row["key"] in ALLOWED_DIFFERENCES} for row in rows if row["reference"] != row["value"]]
 
 
-def is_embedded(data: StudyData) -> bool:
-    """Whether any backbone of the study is a small embedded one."""
-    return any(isinstance(backbone.source, EmbeddedBackbone) for backbone in data.study.backbones.values())
-
-
 def limits(data: StudyData) -> list[str]:
     """What this study cannot show."""
     n = len(data.study.seeds)
@@ -184,7 +174,10 @@ def limits(data: StudyData) -> list[str]:
         "The optimised metrics are part of the training reward and can be gamed; only held-out metrics speak for "
         "quality, and an automatic score is not a person's judgement.",
         "Times are those of the machine that ran this study; counts of passes hold everywhere. FLOPs are not measured.",
-        f"Comparisons at checkpoints before the last (step {data.last_step}) and means over cells are outside the "
-        "corrected family of tests: exploratory.",
+        f"Comparisons at checkpoints before the last (step {data.last_step}) are outside the declared family of tests: "
+        "exploratory. Curves over checkpoints have bands that hold all checkpoints at once.",
+        "Differences at equal cost read the curves between checkpoints: they are as coarse as the checkpoints.",
+        "Seeds vary training alone: prompts, evaluation noise, base models and scorers are the same for all seeds, so "
+        "intervals say nothing about other base models, and about other prompts only where they are said to.",
     ]
     return lines

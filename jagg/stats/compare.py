@@ -1,67 +1,89 @@
 """Paired differences of every arm with the reference, as the table of the contract."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from jagg.errors import InputError, unknown_name
 from jagg.records import PAIRED_DIFFERENCES, table_of
-from jagg.stats.equivalence import also, equivalence_p, noninferiority_p, verdict
-from jagg.stats.estimates import MAX_ENUMERATED_SEEDS, Estimate, SignFlip, mean_over_cells, paired_t, sign_flip
-from jagg.stats.join import Cell, Joined, SeedScore, join_scores, read_scores
-from jagg.stats.multiplicity import holm
+from jagg.stats.curves import curve_rows
+from jagg.stats.design import Design
+from jagg.stats.equivalence import Margin, also, equivalence_p, noninferiority_p, verdict
+from jagg.stats.estimates import MAX_ENUMERATED_SEEDS, Estimate, at_level
+from jagg.stats.families import EXPLORATORY, Membership, declared_family
+from jagg.stats.join import Cell, Joined, join_scores, read_scores
+from jagg.stats.pairs import POOLED, Comparison, Place, compare_arm
 from jagg.stats.power import seeds_for_equivalence, seeds_to_detect, smallest_detectable
+from jagg.stats.tables import CURVES
 
-POOLED = "pooled"
-_ROUNDING = 1e-13
+__all__ = ["POOLED", "Compared", "compare", "compare_arms", "compare_files"]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One arm against the reference in one cell (or pooled), metric and checkpoint."""
+class Compared:
+    """Every comparison of every arm, and the tables that follow."""
 
-    cell: Cell
-    metric: str
-    step: int
-    arm: str
-    differences: dict[int, float]
-    mean_reference: float | None
-    mean_arm: float | None
-    estimate: Estimate
-    flips: SignFlip
-    num_prompts: int | None
-    num_images: int | None
-    notes: list[str] = field(default_factory=list)
+    design: Design
+    arms: dict[str, list[Comparison]]
+    floors: dict[Place, float]
+    joined: Joined
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is not finite, and a note says so
+    def differences(self) -> pa.Table:
+        """The table of schema `PAIRED_DIFFERENCES`."""
+        return table_of((row for arm in self.arms.values() for row in self._rows(arm)), PAIRED_DIFFERENCES)
+
+    def curves(self) -> pa.Table:
+        """The table of schema `CURVES`."""
+        return table_of((row for arm in self.arms.values() for row in curve_rows(arm, self.design)), CURVES)
+
+    def _rows(self, comparisons: list[Comparison]) -> Iterable[dict[str, Any]]:
+        members, total = declared_family(comparisons, self.design.primary)
+        gains = _reference_gains(comparisons)
+        for comparison in comparisons:
+            place = comparison.place
+            extra = _Context(members.get(place), total, gains.get(place), self.floors.get(place))
+            yield _row(comparison, self.design, extra)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is not finite, and a note says so
+@np.errstate(over="ignore", invalid="ignore")
+def compare_arms(scores: pa.Table, design: Design, arms: Collection[str] | None = None) -> Compared:
+    """Pair arms with the reference by seed; arguments and errors as `compare`."""
+    names = design.arms_of(scores, arms)
+    extra = [design.aa_arm] if design.aa_arm is not None and design.aa_arm not in names else []
+    joined = join_scores(scores, [design.reference, *names, *extra])
+    compared = {arm: compare_arm(joined, arm, design) for arm in [*names, *extra]}
+    floors = _floors(compared[design.aa_arm]) if design.aa_arm is not None else {}
+    return Compared(design, {arm: compared[arm] for arm in names}, floors, joined)
+
+
 def compare(
     scores: pa.Table,
     *,
     reference: str,
     arms: Collection[str] | None = None,
     level: float = 0.95,
-    margins: Mapping[str, float] | None = None,
+    margins: Mapping[str, float | Margin] | None = None,
     optimised_metrics: Collection[str] | None = None,
+    primary_metric: str | None = None,
+    independent_cells: bool = False,
+    aa_arm: str | None = None,
 ) -> pa.Table:
     """Paired differences arm - reference per cell, metric and checkpoint, then pooled over cells.
 
     The seed is the unit of replication: a seed's score is the mean over prompts of the mean over images, and
     differences are taken within (seed, prompt, image); a higher score is better. Only seeds that both arms have are
-    used; the others are named in `note`. `p_holm` corrects over the cells and metrics of an arm at the last checkpoint
-    of each cell that the two arms share, one test a cell and metric whether it could be done or not; other rows are
-    exploratory.
+    used; the others are named in `note`. Pooled rows: `jagg.stats.pairs`; families: `jagg.stats.families`, one an arm.
+    Percentile and BCa bootstraps are not offered at any number of seeds: below 10 they are far too short, and above
+    they add nothing to the t interval of a mean.
 
     Args:
         scores: long table with the columns of `SCORES` (signature and environment may be missing), in any row order.
         arms: arms to compare; default all but the reference.
-        level: level of the intervals, which the verdicts follow from.
-        margins: metric -> margin of equivalence and non-inferiority, in the metric's unit.
-        optimised_metrics: metrics that are part of the training reward; None leaves `role` empty.
+        level, margins, optimised_metrics, primary_metric, independent_cells, aa_arm: as in `Design`.
 
     Returns:
         A table of schema `PAIRED_DIFFERENCES`.
@@ -70,218 +92,166 @@ def compare(
         InputError: no rows, an unknown arm or metric, duplicate rows, prompts or images of a shared seed that do not
             match, or units, scorers, environments or signatures that differ.
     """
-    if not len(scores):
-        raise InputError("nothing to compare", where="the scores", expected="one row an image and metric", got="none")
-    known = scores.column("arm").unique().to_pylist()
-    names = sorted(set(known) - {reference}) if arms is None else list(dict.fromkeys(arms))
-    if reference in names or not names:
-        raise InputError("nothing to compare", where="arms", expected=f"arms other than {reference}", got=names)
-    joined = join_scores(scores, [reference, *names])
-    margins = margins or {}
-    metrics = scores.column("metric").unique().to_pylist()
-    for where, given in (("margins", margins), ("optimised metrics", optimised_metrics or ())):
-        for metric in given:
-            if metric not in metrics:
-                raise unknown_name("metric", metric, metrics, where=where)
-    rows: list[dict[str, Any]] = []
-    for arm in names:
-        comparisons = _cells(joined, arm, reference, level)
-        family, family_size = _family_p(comparisons)
-        comparisons += _pooled(comparisons, level)
-        for comparison in comparisons:
-            metric = comparison.metric
-            row = _row(comparison, reference, level, margins.get(metric))
-            row["role"] = None if optimised_metrics is None else _role(metric, optimised_metrics)
-            key = (comparison.cell, metric, comparison.step)
-            row["p_holm"] = family.get(key)
-            row["family_size"] = family_size if key in family else None
-            rows.append(row)
-    return table_of(rows, PAIRED_DIFFERENCES)
+    design = Design(
+        reference, level, margins or {}, optimised_metrics, primary_metric, independent_cells=independent_cells,
+        aa_arm=aa_arm,
+    )  # fmt: skip
+    return compare_arms(scores, design, arms).differences()
 
 
-def compare_files(
-    scores: Sequence[Path],
-    *,
-    reference: str,
-    arms: Collection[str] | None = None,
-    level: float = 0.95,
-    margins: Mapping[str, float] | None = None,
-    optimised: Collection[str] | None = None,
-) -> pa.Table:
-    """`compare` on long tables in files, CSV or parquet.
+def compare_files(scores: Sequence[Path], design: Design, arms: Collection[str] | None = None) -> Compared:
+    """`compare_arms` on long tables in files, CSV or parquet.
 
     Raises:
         InputError: as `compare`, or a table is missing, truncated, or lacks a column.
     """
-    return compare(
-        read_scores(scores), reference=reference, arms=arms, level=level, margins=margins, optimised_metrics=optimised
-    )
+    return compare_arms(read_scores(scores), design, arms)
 
 
-def _role(metric: str, optimised_metrics: Collection[str]) -> str:
-    return "optimised" if metric in optimised_metrics else "held_out"
+def _floors(aa: list[Comparison]) -> dict[Place, float]:
+    """How far from 0 the difference of the reference with itself may be: the farther end of its interval."""
+    return {
+        comparison.place: max(abs(low), abs(high))
+        for comparison in aa
+        if (low := comparison.estimate.ci_low) is not None and (high := comparison.estimate.ci_high) is not None
+    }
 
 
-def _cells(joined: Joined, arm: str, reference: str, level: float) -> list[Comparison]:
-    places = sorted({place[:3] for place in joined.scores if place[3] in (arm, reference)})
-    return [_compare_place(joined, place, arm, reference, level) for place in places]
-
-
-def _compare_place(joined: Joined, place: tuple[Cell, str, int], arm: str, reference: str, level: float) -> Comparison:
-    ours = joined.scores.get((*place, arm), {})
-    theirs = joined.scores.get((*place, reference), {})
-    shared = sorted(set(ours) & set(theirs))
-    for seed in shared:
-        _check_items(joined, place, seed, {arm: ours[seed], reference: theirs[seed]})
-    arm_scores = np.array([ours[seed].value for seed in shared])
-    reference_scores = np.array([theirs[seed].value for seed in shared])
-    differences = arm_scores - reference_scores
-    scale = float(np.abs(np.concatenate([arm_scores, reference_scores])).max()) if shared else 0.0
-    estimate = paired_t(differences, level, resolution=_ROUNDING * scale)
-    first = ours[shared[0]] if shared else None
-    return Comparison(
-        *place,
-        arm,
-        dict(zip(shared, differences.tolist())),
-        _mean(reference_scores),
-        _mean(arm_scores),
-        estimate,
-        sign_flip(differences),
-        first.num_prompts if first else None,
-        len(first.items) if first else None,
-        _seed_notes(ours, theirs, arm, reference),
-    )
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) and np.isfinite(values).all() else None
-
-
-def _check_items(joined: Joined, place: tuple[Cell, str, int], seed: int, scores: dict[str, SeedScore]) -> None:
-    (arm, ours), (reference, theirs) = scores.items()
-    if np.array_equal(ours.items, theirs.items):
-        return
-    cell, metric, step = place
-    gaps = []
-    for name, mine, other in ((arm, ours, theirs), (reference, theirs, ours)):
-        prompts = sorted(joined.prompts_of(mine.items) - joined.prompts_of(other.items))
-        extra = prompts or joined.items(np.setdiff1d(mine.items, other.items))
-        if extra:
-            more = f" and {len(extra) - 10} more" if len(extra) > 10 else ""
-            gaps.append(f"only in {name}: {', '.join(extra[:10])}{more}")
-    raise InputError(
-        "prompts or images of one seed do not match between arms",
-        where=f"{'/'.join(cell)}, {metric}, step {step}, seed {seed}",
-        expected=f"the same prompts and images in {arm} and {reference}",
-        got="; ".join(gaps),
-        fix="score the missing images",
-    )
-
-
-def _seed_notes(ours: dict[int, SeedScore], theirs: dict[int, SeedScore], arm: str, reference: str) -> list[str]:
-    notes = []
-    for name, mine, other in ((arm, ours, theirs), (reference, theirs, ours)):
-        alone = sorted(set(mine) - set(other))
-        if alone:
-            notes.append(f"left out, only in {name}: seeds {', '.join(map(str, alone))}")
-        if len(mine) == 1 and len(other) > 1:
-            notes.append(f"{name} has a single seed")
-        broken = [seed for seed in sorted(mine) if not np.isfinite(mine[seed].value)]
-        if broken:
-            notes.append(f"not finite in {name}: seeds {', '.join(map(str, broken))}")
-    return notes if set(ours) & set(theirs) else ["no shared seed", *notes]
-
-
-def _family_p(comparisons: list[Comparison]) -> tuple[dict[tuple[Cell, str, int], float | None], int]:
-    """Holm-corrected p of every cell and metric at the cell's last shared checkpoint, and the size of that family."""
-    last: dict[Cell, int] = {}
+def _reference_gains(comparisons: list[Comparison]) -> dict[Place, float]:
+    """What the reference has gained since its first checkpoint, over the seeds that are compared at both."""
+    first: dict[tuple[Cell, str], Comparison] = {}
+    for comparison in sorted(comparisons, key=lambda c: c.step):
+        first.setdefault((comparison.cell, comparison.metric), comparison)
+    gains = {}
     for comparison in comparisons:
-        if comparison.differences:
-            last[comparison.cell] = max(comparison.step, last.get(comparison.cell, 0))
-    family = [comparison for comparison in comparisons if last.get(comparison.cell) == comparison.step]
-    size = len({comparison.cell for comparison in comparisons}) * len({comparison.metric for comparison in comparisons})
-    corrected = holm([comparison.estimate.p_value for comparison in family], size)
-    return {(c.cell, c.metric, c.step): p for c, p in zip(family, corrected)}, size
+        start = first[comparison.cell, comparison.metric]
+        shared = [seed for seed in comparison.seeds if seed in start.seeds]
+        if comparison.step == start.step or not shared:
+            continue
+        now = comparison.reference_scores[[comparison.seeds.index(seed) for seed in shared]]
+        then = start.reference_scores[[start.seeds.index(seed) for seed in shared]]
+        if np.isfinite(now).all() and np.isfinite(then).all():
+            gains[comparison.place] = float(now.mean() - then.mean())
+    return gains
 
 
-def _pooled(comparisons: list[Comparison], level: float) -> list[Comparison]:
-    """Unweighted means over all cells, where there is more than one; sign flips act on whole seeds."""
-    cells = {comparison.cell for comparison in comparisons}
-    places = sorted({(comparison.metric, comparison.step) for comparison in comparisons})
-    pooled = []
-    for metric, step in places if len(cells) > 1 else []:
-        group = [comparison for comparison in comparisons if (comparison.metric, comparison.step) == (metric, step)]
-        lacking = cells - {comparison.cell for comparison in group if comparison.estimate.estimable}
-        notes = [f"not estimable in {', '.join(sorted('/'.join(cell) for cell in lacking))}"] if lacking else []
-        complete = {comparison.cell for comparison in group} == cells
-        seeds = sorted(set.intersection(*(set(comparison.differences) for comparison in group)))
-        means = np.array([np.mean([comparison.differences[seed] for comparison in group]) for seed in seeds])
-        estimate = mean_over_cells([comparison.estimate for comparison in group], level)
-        if not complete:
-            estimate = Estimate(None, method=estimate.method, reason="a cell has no such checkpoint")
-        pooled.append(
-            Comparison(
-                (POOLED, POOLED),
-                metric,
-                step,
-                group[0].arm,
-                dict(zip(seeds, means.tolist())),
-                _mean_known([comparison.mean_reference for comparison in group]) if complete else None,
-                _mean_known([comparison.mean_arm for comparison in group]) if complete else None,
-                estimate,
-                sign_flip(means) if complete else SignFlip(None, None, None),
-                None,
-                None,
-                [f"mean over {len(cells)} cells", *notes],
-            )
-        )
-    return pooled
+@dataclass(frozen=True)
+class _Context:
+    """What a row knows of the other rows."""
+
+    member: Membership | None
+    family_tests: int
+    gain: float | None
+    floor: float | None
 
 
-def _mean_known(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if None in known else float(np.mean(known))  # type: ignore[arg-type]
-
-
-def _row(comparison: Comparison, reference: str, level: float, margin: float | None) -> dict[str, Any]:
-    estimate, flips, n = comparison.estimate, comparison.flips, len(comparison.differences)
-    needed, note = _seeds_needed(estimate, margin, level, n)
-    notes = [*comparison.notes, also(estimate, margin), note]
-    if not estimate.estimable and "no shared seed" not in comparison.notes:
-        notes.insert(0, f"not estimable: {estimate.reason}")
-    if n > MAX_ENUMERATED_SEEDS:
-        notes.append(f"sign-flip test not enumerated above {MAX_ENUMERATED_SEEDS} seeds")
-    alpha = 1 - level
+def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str, Any]:
+    estimate, flips = comparison.estimate, comparison.flips
+    margin = design.margin(comparison.metric)
+    needed, seeds_note = _seeds_needed(estimate, margin, design, comparison.num_seeds)
     return {
         "backbone": comparison.cell[0],
         "algorithm": comparison.cell[1],
         "metric": comparison.metric,
+        "role": design.role(comparison.metric),
         "step": comparison.step,
         "arm": comparison.arm,
-        "reference": reference,
-        "num_seeds": n,
+        "reference": design.reference,
+        "num_seeds": comparison.num_seeds,
         "mean_reference": comparison.mean_reference,
         "mean_arm": comparison.mean_arm,
         "difference": estimate.mean,
         "sd_difference": estimate.sd,
         "ci_low": estimate.ci_low,
         "ci_high": estimate.ci_high,
-        "ci_level": level if estimate.estimable else None,
+        "ci_level": design.level if estimate.estimable else None,
         "ci_method": estimate.method if estimate.estimable else None,
         "p_value": estimate.p_value,
         "sign_flip_p": flips.p_value,
         "sign_flip_floor": flips.floor,
         "sign_flip_arrangements": flips.arrangements,
-        "margin": margin,
-        "p_noninferiority": None if margin is None else noninferiority_p(estimate, margin),
-        "p_equivalence": None if margin is None else equivalence_p(estimate, -margin, margin),
+        "margin": None if margin is None else -margin.low,
+        "p_noninferiority": None if margin is None else noninferiority_p(estimate, -margin.low),
+        "p_equivalence": None if margin is None or margin.one_sided else equivalence_p(estimate, *margin.bounds),
         "verdict": verdict(estimate, margin),
-        "smallest_detectable": _smallest_detectable(estimate, alpha),
+        "smallest_detectable": _smallest_detectable(estimate, design.alpha),
         "seeds_needed": needed,
         "num_prompts": comparison.num_prompts,
         "num_images": comparison.num_images,
-        "note": "; ".join(part for part in notes if part),
+        "standard_error": estimate.standard_error,
+        "df": estimate.df,
+        "margin_low": None if margin is None else margin.low,
+        "margin_high": None if margin is None or margin.one_sided else margin.high,
+        "reference_gain": context.gain,
+        "aa_floor": context.floor,
+        "note": "; ".join(part for part in _notes(comparison, design, context, seeds_note) if part),
+        **_family_columns(estimate, margin, design, context),
+        **_sensitivity_columns(comparison, design.level),
     }
+
+
+def _family_columns(estimate: Estimate, margin: Margin | None, design: Design, context: _Context) -> dict[str, Any]:
+    """Tier, corrected p, and an interval that holds at once with those of all declared tests (Bonferroni)."""
+    member = context.member
+    if member is None:
+        names = ("p_holm", "family_size", "family_tests", "ci_low_family", "ci_high_family", "verdict_family")
+        return {**dict.fromkeys(names), "family": EXPLORATORY}
+    low, high = at_level(estimate, 1 - design.alpha / context.family_tests)
+    return {
+        "family": member.family,
+        "p_holm": member.p_holm,
+        "family_size": member.size,
+        "family_tests": context.family_tests,
+        "ci_low_family": low,
+        "ci_high_family": high,
+        "verdict_family": verdict(replace(estimate, ci_low=low, ci_high=high), margin),
+    }
+
+
+def _sensitivity_columns(comparison: Comparison, level: float) -> dict[str, Any]:
+    """What other methods say of the same runs."""
+    crossed, unpaired = comparison.crossed(level), comparison.unpaired
+    low, high = comparison.leave_one_seed_out
+    return {
+        "ci_low_crossed": crossed.ci_low,
+        "ci_high_crossed": crossed.ci_high,
+        "df_crossed": crossed.df,
+        "leave_one_seed_out_low": low,
+        "leave_one_seed_out_high": high,
+        "ci_low_unpaired": unpaired.ci_low,
+        "ci_high_unpaired": unpaired.ci_high,
+        "p_unpaired": unpaired.p_value,
+        "seed_correlation": comparison.seed_correlation,
+    }
+
+
+def _notes(comparison: Comparison, design: Design, context: _Context, seeds_note: str) -> Iterable[str]:
+    estimate, margin = comparison.estimate, design.margin(comparison.metric)
+    if not estimate.estimable and "no shared seed" not in comparison.notes:
+        yield f"not estimable: {estimate.reason}"
+    yield from comparison.notes
+    yield also(estimate, margin)
+    yield seeds_note
+    if margin is not None and context.gain is not None and -margin.low > context.gain:
+        yield f"margin exceeds what training gained ({context.gain:.4g})"
+    yield _floor_note(comparison, design, context.floor)
+    if len(comparison.seeds) > MAX_ENUMERATED_SEEDS:
+        yield f"sign-flip test not enumerated above {MAX_ENUMERATED_SEEDS} seeds"
+
+
+def _floor_note(comparison: Comparison, design: Design, floor: float | None) -> str:
+    """What the A/A arm says of a row: it is the yardstick itself, or the row's difference is no larger than it."""
+    estimate = comparison.estimate
+    if floor is None or estimate.mean is None or not estimate.estimable:
+        return ""
+    assert estimate.ci_low is not None
+    assert estimate.ci_high is not None
+    if comparison.arm == design.aa_arm:
+        away = "" if estimate.ci_low <= 0 <= estimate.ci_high else ", and its interval leaves out 0: look for a cause"
+        return f"A/A: the reference with other noise{away}"
+    if estimate.ci_low > 0 and abs(estimate.mean) <= floor:
+        return f"not an improvement: no larger than what other noise does to the reference (A/A floor {floor:.4g})"
+    return ""
 
 
 def _smallest_detectable(estimate: Estimate, alpha: float) -> float | None:
@@ -290,13 +260,14 @@ def _smallest_detectable(estimate: Estimate, alpha: float) -> float | None:
     return smallest_detectable(estimate.standard_error, estimate.df, alpha)
 
 
-def _seeds_needed(estimate: Estimate, margin: float | None, level: float, num_seeds: int) -> tuple[int | None, str]:
+def _seeds_needed(estimate: Estimate, margin: Margin | None, design: Design, num_seeds: int) -> tuple[int | None, str]:
     """Seeds that a claim would need (see `PAIRED_DIFFERENCES`), and a note where these cannot test the margin."""
     if estimate.sd is None or estimate.mean is None:
         return None, ""
     if margin is None:
-        return seeds_to_detect(estimate.sd, estimate.mean, 1 - level), ""
-    needed = seeds_for_equivalence(estimate.sd, margin, (1 - level) / 2)
+        return seeds_to_detect(estimate.sd, estimate.mean, design.alpha), ""
+    needed = seeds_for_equivalence(estimate.sd, margin, design.alpha / 2)
     if needed is not None and needed <= num_seeds:
         return needed, ""
-    return needed, f"these {num_seeds} seeds cannot be expected to show equivalence within {margin:g}"
+    would = "no number of seeds that the planner tries would" if needed is None else f"{needed} could"
+    return needed, f"these {num_seeds} seeds cannot be expected to show {margin.text}; {would}"

@@ -10,6 +10,7 @@ from scipy import stats
 Seeds = Float64[np.ndarray, "seeds"]
 MAX_ENUMERATED_SEEDS = 20
 _ROUNDING = 1e-10
+_SCORE_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ def unusable(*samples: Seeds, resolution: float = 0.0) -> str:
     return ""
 
 
+def rounding_spread(*scores: np.ndarray) -> float:
+    """Spread that rounding alone can make in differences of these scores, a `resolution`."""
+    return _SCORE_ROUNDING * max((float(np.abs(part).max()) for part in scores if len(part)), default=0.0)
+
+
 def paired_t(differences: Seeds, level: float = 0.95, resolution: float = 0.0) -> Estimate:
     """Student's t interval of the mean of paired differences."""
     reason = unusable(differences, resolution=resolution)
@@ -75,6 +81,14 @@ def t_interval(
     return Estimate(mean, sd, standard_error, df, mean - half, mean + half, p_value, method)
 
 
+def at_level(estimate: Estimate, level: float) -> tuple[float | None, float | None]:
+    """The ends of an estimate's interval at another level; None where nothing is estimable."""
+    if estimate.mean is None or estimate.standard_error is None or estimate.df is None:
+        return None, None
+    half = float(stats.t.ppf(0.5 + level / 2, estimate.df)) * estimate.standard_error
+    return estimate.mean - half, estimate.mean + half
+
+
 def welch(sample: Seeds, reference: Seeds, level: float = 0.95, resolution: float = 0.0) -> Estimate:
     """Unpaired difference of two means with unequal variances (Welch 1947); for seeds that are not paired."""
     reason = unusable(sample, reference, resolution=resolution)
@@ -95,6 +109,7 @@ def satterthwaite(variances: Float64[np.ndarray, "terms"], dfs: np.ndarray) -> f
 def mean_over_cells(cells: list[Estimate], level: float = 0.95) -> Estimate:
     """Unweighted mean of independent paired estimates, with Welch-Satterthwaite degrees of freedom.
 
+    Cells that share seeds are not independent: their mean is taken seed by seed instead (`jagg.stats.pairs`).
     `sd` is the spread of the mean over cells for one seed in each.
     """
     method = "Welch-Satterthwaite t over cells"
@@ -130,12 +145,23 @@ def sign_flip(differences: Seeds) -> SignFlip:
         return SignFlip(None, floor, None)
     if n == 1 or not np.isfinite(differences).all():
         return SignFlip(None, floor, 2**n)
-    sums = np.array([differences[0]])  # the first sign is fixed: mirrored patterns have equal absolute sums
-    for difference in differences[1:]:
+    # The first sign is fixed, as mirrored patterns have equal absolute sums; sums of the two halves meet in the middle.
+    half = n // 2
+    left, right = _signed_sums(differences[:1], differences[1:half]), np.sort(_signed_sums(differences[half:]))
+    reach = abs(differences.sum()) - _ROUNDING * np.abs(differences).sum()
+    high = len(right) - np.searchsorted(right, reach - left, side="left")
+    low = np.searchsorted(right, -reach - left, side="right")
+    reached = np.minimum(high + low, len(right)).sum()  # at reach <= 0 every pattern counts from both sides
+    return SignFlip(float(reached / 2 ** (n - 1)), floor, 2**n)
+
+
+def _signed_sums(*parts: Seeds) -> np.ndarray:
+    """Sums over all sign patterns; if there are two parts, the first keeps its signs."""
+    *kept, flipped = parts
+    sums = np.array([float(sum(part.sum() for part in kept))])
+    for difference in flipped:
         sums = np.concatenate([sums + difference, sums - difference])
-    tolerance = _ROUNDING * np.abs(differences).sum()
-    reached = np.count_nonzero(np.abs(sums) >= abs(differences.sum()) - tolerance)
-    return SignFlip(float(reached / len(sums)), floor, 2**n)
+    return sums
 
 
 def sign_flip_floor(num_seeds: int) -> float:

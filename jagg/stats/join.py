@@ -22,12 +22,14 @@ Cell = tuple[str, str]
 class SeedScore:
     """Score of one run's checkpoint by one metric: the mean over prompts of the mean over their images.
 
-    `items` are sorted codes of the (prompt, image) pairs behind it; equal codes in one `Joined` mean equal pairs.
+    `items` are sorted codes of the (prompt, image) pairs behind it, `prompts` sorted codes of the prompts and
+    `by_prompt` their means; equal codes in one `Joined` mean equal pairs and prompts.
     """
 
     value: float
     items: np.ndarray
-    num_prompts: int
+    prompts: np.ndarray
+    by_prompt: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def join_scores(scores: pa.Table, arms: Collection[str]) -> Joined:
     for arm in arms:
         if arm not in known:
             raise unknown_name("arm", arm, known, where="column arm of the scores")
-    scores = scores.filter(pc.is_in(scores.column("arm"), pa.array(list(arms))))
+    if set(known) - set(arms):
+        scores = scores.filter(pc.is_in(scores.column("arm"), pa.array(list(arms))))
     columns = {name: _Coded.of(scores, name) for name in SCORES.names if name != "value"}
     values = scores.column("value").to_numpy()
     _check_consistent(columns, values)
@@ -171,10 +174,12 @@ def _seed_means(columns: dict[str, _Coded], values: np.ndarray) -> Joined:
     num_prompts = np.diff(np.append(run_starts, len(prompt_starts)))
     means = np.add.reduceat(prompt_means, run_starts) / num_prompts
     row_starts = prompt_starts[run_starts]
+    items, prompt_codes = keys % num_items, keys[prompt_starts] % num_items // len(images)
     scores: dict[tuple[Cell, str, int, str], dict[int, SeedScore]] = {}
-    for start, end, mean, count in zip(row_starts, np.append(row_starts[1:], len(keys)), means, num_prompts):
+    for place, (start, end) in enumerate(zip(row_starts, np.append(row_starts[1:], len(keys)))):
         backbone, algorithm, metric, step, arm, seed = _split(columns, _RUN, keys[start] // num_items)
-        score = SeedScore(float(mean), keys[start:end] % num_items, int(count))
+        inner = slice(run_starts[place], run_starts[place] + num_prompts[place])
+        score = SeedScore(float(means[place]), items[start:end], prompt_codes[inner], prompt_means[inner])
         scores.setdefault(((backbone, algorithm), metric, step, arm), {})[seed] = score
     return Joined(scores, prompts, images)
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, stats
 
+from jagg.stats.equivalence import Margin
 from jagg.stats.estimates import sign_flip_floor
 
 POWER = 0.8
@@ -42,22 +43,31 @@ def seeds_to_detect(sd: float, difference: float, alpha: float = 0.05, power: fl
     return _fewest(lambda n: _t_power(math.sqrt(n) * abs(difference) / sd, n - 1, alpha) >= power)
 
 
-def seeds_for_equivalence(sd: float, margin: float, alpha: float = 0.025, power: float = POWER) -> int | None:
-    """Fewest seeds with which two one-sided tests at `alpha` show equivalence if the true difference is 0."""
+def seeds_for_equivalence(sd: float, margin: float | Margin, alpha: float = 0.025, power: float = POWER) -> int | None:
+    """Fewest seeds with which two one-sided tests at `alpha` show equivalence if the true difference is 0.
+
+    With a one-sided margin the claim is non-inferiority.
+    """
     return _fewest(lambda n: equivalence_power(sd, margin, n, alpha) >= power)
 
 
-def equivalence_power(sd: float, margin: float, num_seeds: int, alpha: float) -> float:
-    """Probability that the interval of level 1 - 2 alpha lies inside +- margin if the true difference is 0.
+def equivalence_power(sd: float, margin: float | Margin, num_seeds: int, alpha: float) -> float:
+    """Probability that the interval of level 1 - 2 alpha lies inside the margin if the true difference is 0.
 
     The mean and the estimated deviation are independent: the normal probability is averaged over the deviation's
     chi-squared distribution, at 400 equally likely points.
     """
-    df = num_seeds - 1
+    half_width = stats.t.ppf(1 - alpha, num_seeds - 1) * _deviations(num_seeds - 1)
+    low, high = (math.sqrt(num_seeds) * bound / sd for bound in Margin.of(margin).bounds)
+    inside = stats.norm.cdf(high - half_width) - stats.norm.cdf(low + half_width)
+    return float(np.maximum(inside, 0.0).mean())
+
+
+@lru_cache(maxsize=4096)
+def _deviations(df: int) -> np.ndarray:
+    """Equally likely values of an estimated deviation whose true value is 1."""
     points = (np.arange(400) + 0.5) / 400
-    half_width = stats.t.ppf(1 - alpha, df) * np.sqrt(stats.chi2.ppf(points, df) / df)
-    room = np.maximum(math.sqrt(num_seeds) * margin / sd - half_width, 0.0)
-    return float((2 * stats.norm.cdf(room) - 1).mean())
+    return np.sqrt(stats.chi2.ppf(points, df) / df)
 
 
 def seeds_for_sign_flip(num_tests: int = 1, alpha: float = 0.05) -> int:

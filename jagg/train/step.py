@@ -63,6 +63,12 @@ class Batch:
         return digest.hexdigest()
 
 
+def run_stream(study: Study, key: RunKey) -> int | str:
+    """The run's part in the names of its streams: its seed, and in an A/A arm also which other noise it draws."""
+    other = study.arms[key.arm].noise_streams
+    return f"{key.seed} noise {other}" if other else key.seed
+
+
 def draw_batch(study: Study, key: RunKey, prompts: list[Prompt], latent_shape: tuple[int, int], step: int) -> Batch:
     """What a step draws, from streams named by study seed, run seed and step."""
     training = study.training
@@ -70,7 +76,7 @@ def draw_batch(study: Study, key: RunKey, prompts: list[Prompt], latent_shape: t
     images = tuple(prompts[int(index)] for index in order for _ in range(training.group_size))
     noise = StepNoise(
         study.seed,
-        key.seed,
+        run_stream(study, key),
         step,
         [prompt.id for prompt in images],
         list(range(training.group_size)) * training.prompts_per_step,
@@ -87,7 +93,7 @@ def draw_plan(study: Study, key: RunKey, step: int) -> TransitionPlan:
 
 
 def _stream(name: str, study: Study, key: RunKey, step: int) -> torch.Generator:
-    return torch.Generator().manual_seed(stream_seed(name, study.seed, key.seed, step))
+    return torch.Generator().manual_seed(stream_seed(name, study.seed, run_stream(study, key), step))
 
 
 class Trainer:
@@ -109,7 +115,7 @@ class Trainer:
             None if arm.routing.max_residual is None else resolve(arm.routing.max_residual, key.algorithm),
         )
         max_grad_norm = resolve(self.training.max_grad_norm, key.backbone)
-        self.trained = Trained.of(backbone, self.training, max_grad_norm, study.seed, key.seed)
+        self.trained = Trained.of(backbone, self.training, max_grad_norm, study.seed, run_stream(study, key))
         self.ledger = Ledger(backbone)
         self.device = next(backbone.transformer.parameters()).device
         self._text: dict[str, TextFeatures] = {}
@@ -233,7 +239,7 @@ class Trainer:
         }
 
     def _generators(self, step: int, update: int) -> Callable[[int], torch.Generator]:
-        names = (self.study.seed, self.key.seed, step, update)
+        names = (self.study.seed, run_stream(self.study, self.key), step, update)
         return lambda start: torch.Generator().manual_seed(stream_seed("estimator", *names, start))
 
     def _text_features(self, prompts: tuple[Prompt, ...]) -> TextFeatures:

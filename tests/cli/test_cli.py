@@ -38,7 +38,7 @@ def refused(*arguments: str, cwd: Path = ROOT) -> str:
 
 def test_help_of_every_verb() -> None:
     listing = jagg("--help").stdout
-    for verb in ("pretrain", "train", "sample", "score", "compare", "passes", "track", "report", "doctor"):
+    for verb in ("pretrain", "train", "sample", "score", "compare", "passes", "audit", "track", "report", "doctor"):
         assert verb in listing
         assert "Usage" in jagg(verb, "--help").stdout
     assert "run" in jagg("study", "--help").stdout
@@ -166,6 +166,37 @@ def test_a_metric_takes_one_margin(tmp_path: Path) -> None:
     margins = ["--margin", "hpsv2=0.1", "--margin", "hpsv2=0.2"]
     message = refused("compare", "s.csv", "--arm", "a", "--reference", "b", *margins, "--out", str(tmp_path / "o"))
     assert "two margins" in message
+
+
+@pytest.mark.parametrize("margin", ["hpsv2", "hpsv2=0", "hpsv2=-1", "hpsv2=inf", "hpsv2=0.1:0.2", "hpsv2=-inf:1", "=1"])
+def test_what_is_no_margin(margin: str) -> None:
+    assert "not a margin" in refused("compare", "--plan", f"--margin={margin}")
+
+
+def test_compare_says_which_arguments_are_missing() -> None:
+    assert "no --reference, --out" in refused("compare", "s.csv", "--arm", "a")
+
+
+def test_the_seed_planner_needs_no_scores() -> None:
+    options = ["--tests", "12", "--sd", "0.004", "--margin", "hpsv2=0.01", "--margin=pickscore=-0.01:inf"]
+    lines = jagg("compare", "--plan", *options).stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["9", "18", "7", "7"]
+    assert "shows non-inferiority within 0.01" in lines[4]
+
+
+def test_compare_writes_differences_and_bands(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path / "results", seeds=(0, 1))
+    paths = write_runs(study)
+    runs = [
+        paths.root / "runs" / "flux" / "dancegrpo" / arm / f"seed-{s}" for arm in ("baseline", "jagg") for s in (0, 1)
+    ]
+    scores = [str(run / "scores" / f"step-{step}.parquet") for run in runs for step in (0, 6, 12)]
+    out = tmp_path / "out"
+    options = ["--arm", "jagg", "--reference", "baseline", "--margin", "hpsv2=-0.01:0.02", "--primary", "hpsv2"]
+    process = jagg("compare", *scores, *options, "--out", str(out))
+    assert process.returncode == 0, process.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["curves.csv", "paired_differences.csv"]
+    assert len((out / "curves.csv").read_text().splitlines()) == 1 + 3 * 3
 
 
 def test_status_tells_runs_of_other_settings_from_done_ones(tmp_path: Path) -> None:

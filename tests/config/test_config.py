@@ -103,6 +103,11 @@ def test_unknown_estimator_is_refused_with_the_list(content: dict, tmp_path: Pat
     [
         (("comparison", "reference"), "base", "comparison.reference"),
         (("comparison", "margins"), {"hps": 0.1}, "comparison.margins"),
+        (("comparison", "margins"), {"hpsv2": {"below": 0.0, "above": 0.1}}, "comparison.margins"),
+        (("comparison", "primary_metric"), "hps", "comparison.primary_metric"),
+        (("comparison", "aa_arm"), "again", "comparison.aa_arm"),
+        (("comparison", "aa_arm"), "jagg", "comparison.aa_arm"),
+        (("comparison", "aa_arm"), "baseline", "comparison.aa_arm"),
         (("reward", "weights"), {"hps": 1.0}, "reward.weights"),
         (("training", "checkpoints"), [0, 99], "checkpoints"),
         (("training", "checkpoints"), [10, 30], "checkpoints"),

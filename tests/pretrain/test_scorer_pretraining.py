@@ -12,7 +12,7 @@ from jagg.config import EmbeddedScorer, FolderModel, Scorer
 from jagg.errors import InputError
 from jagg.pretrain.captions import all_captions, random_caption, vocabulary
 from jagg.pretrain.contrastive import contrastive_loss, drawn, scenes_in_all_shapes
-from jagg.pretrain.degradations import DEGRADATIONS, augment, degrade
+from jagg.pretrain.degradations import DEGRADATIONS, augment, degrade, fade
 from jagg.pretrain.preferences import ATTRIBUTES, preference_loss, quality_pairs, with_one_change
 from jagg.pretrain.scorer_models import CREATORS
 from jagg.pretrain.scorers import pretrain_scorer
@@ -162,3 +162,10 @@ def test_augmentation_leaves_half_of_the_images_alone():
     images = drawn(scenes_in_all_shapes(64, np.random.default_rng(0)), np.random.default_rng(0), 32)
     untouched = (augment(images, np.random.default_rng(2)) == images).reshape(64, -1).all(1).mean()
     assert 0.3 < untouched < 0.7
+
+
+def test_fading_halves_the_distance_from_grey_and_none_is_none():
+    images = np.array([0, 28, 128, 228, 255], np.uint8).repeat(3).reshape(1, 5, 1, 3)
+    assert np.array_equal(fade(images, np.zeros(1)), images)
+    assert fade(images, np.full(1, 0.5))[0, :, 0, 0].tolist() == [64, 78, 128, 178, 192]
+    assert (fade(images, np.ones(1)) == 128).all()

@@ -55,7 +55,7 @@ def test_known_effects_are_found(finished: tuple[Study, StudyPaths]) -> None:
     assert len(rows) == 2 * (4 + 1) * 3 * 3
     for row in rows:
         if row["step"] == 12 and row["backbone"] == "pooled":
-            assert row["ci_low"] < EFFECTS[row["arm"]] < row["ci_high"]
+            assert row["ci_low_family"] < EFFECTS[row["arm"]] < row["ci_high_family"]
             assert row["verdict"] == {"jagg": "equivalent", "ablation": "inferior"}[row["arm"]]
         if row["step"] == 0:
             assert row["verdict"] == "not-estimable"

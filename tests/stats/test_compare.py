@@ -143,16 +143,18 @@ def test_columns_roles_families_and_pooled_rows() -> None:
     assert len(rows) == 2 * (2 + 1) * 2 * 2  # arms x (cells + pooled) x metrics x checkpoints
     assert {(row["metric"], row["role"]) for row in rows} == {("hpsv2", "optimised"), ("pickscore", "held_out")}
     for row in rows:
-        in_family = row["step"] == 10 and row["backbone"] != "pooled"
-        assert (row["p_holm"] is not None) == in_family
-        assert row["family_size"] == (4 if in_family else None)
+        pooled, optimised = row["backbone"] == "pooled", row["metric"] == "hpsv2"
+        tier, size = ("primary", 1) if pooled and optimised else ("cells", 2) if optimised else ("secondary", 3)
+        expected = (tier, size, 6) if row["step"] == 10 else ("exploratory", None, None)
+        assert (row["family"], row["family_size"], row["family_tests"]) == expected
+        assert (row["p_holm"] is None) == (row["ci_low_family"] is None) == (row["step"] == 0)
         assert (row["margin"] is None) == (row["metric"] == "pickscore")
         assert row["smallest_detectable"] > 0
     for row in (row for row in rows if row["backbone"] == "pooled"):
         place = ("arm", "metric", "step")
         cells = [r for r in rows if r["backbone"] != "pooled" and all(r[name] == row[name] for name in place)]
         assert row["difference"] == pytest.approx(np.mean([cell["difference"] for cell in cells]))
-        assert row["ci_method"] == "Welch-Satterthwaite t over cells"
+        assert row["ci_method"] == "t, paired by seed, of the mean over cells"
 
 
 def test_arms_equal_at_step_0_are_not_estimable_and_not_zero_p() -> None:

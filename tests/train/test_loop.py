@@ -116,6 +116,17 @@ def test_arms_of_a_seed_see_equal_streams_and_seeds_differ(algorithm: str) -> No
     assert not torch.equal(batches["jagg", 0][0].initial, batches["jagg", 1][0].initial)
 
 
+def test_an_aa_arm_draws_other_noise_from_the_same_seeds() -> None:
+    study = analytic_study()
+    other = study.arms["baseline"].model_copy(update={"noise_streams": 1})
+    study = study.model_copy(update={"arms": study.arms | {"again": other}})
+    ours, theirs, repeated = (
+        draw_batch(study, key(arm, 0), PROMPTS, (4, 3), 1) for arm in ("baseline", "again", "again")
+    )
+    assert ours.sha256() != theirs.sha256() == repeated.sha256()
+    assert not torch.equal(ours.noise.transition(0), theirs.noise.transition(0))
+
+
 def test_arms_start_from_equal_batches_and_rewards_and_then_part(tmp_path: Path) -> None:
     for arm in ("baseline", "jagg", "ablation"):
         train(tmp_path / arm, key(arm))

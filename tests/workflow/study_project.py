@@ -17,6 +17,8 @@ PARTS = ("Snakefile", "workflow", "configs", "envs", "jagg", "pyproject.toml")
 TABLES = (
     "scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv",
     "gradient_quality.csv", "gradient_stress.csv", "routing_calibration.csv", "pareto.csv",
+    "scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv", "curves.csv",
+    "costs.csv", "equal_cost.csv", "attrition.csv", "claims.csv",
 )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
         "evaluate": 36,
         "probe": 8,
         "tables": 1,
+        "audit": 1,
         "report": 1,
         "track": 1,
     }
@@ -107,7 +108,7 @@ def test_a_changed_setting_runs_what_depends_on_it(
     place[last] = value
     changed = path.with_name("changed.yaml")
     changed.write_text(yaml.safe_dump(content))
-    assert pretended.pending("configs/changed.yaml") == {**jobs, "tables": 1, "report": 1, "track": 1}
+    assert pretended.pending("configs/changed.yaml") == {**jobs, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
 def test_resources_run_nothing(pretended: Project) -> None:

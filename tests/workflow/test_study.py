@@ -80,14 +80,14 @@ def test_a_renamed_folder_runs_nothing(finished: Project, tmp_path: Path) -> Non
 def test_a_new_seed_trains_only_its_own_runs(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     edited(twin, lambda content: content["seeds"].append(3))
-    assert twin.pending(SMOKE) == {"train": 12, "evaluate": 12, "tables": 1, "report": 1, "track": 1}
+    assert twin.pending(SMOKE) == {"train": 12, "evaluate": 12, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
 def test_a_new_backbone_trains_only_its_own_runs(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     edited(twin, lambda content: content["backbones"].update(second=content["backbones"]["flux"]))
     runs = {"train": 12, "evaluate": 12}
-    assert twin.pending(SMOKE) == {"pretrain_backbone": 1, **runs, "tables": 1, "report": 1, "track": 1}
+    assert twin.pending(SMOKE) == {"pretrain_backbone": 1, **runs, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
 def test_an_edited_estimator_trains_its_own_arm_only(finished: Project, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_edited_estimator_trains_its_own_arm_only(finished: Project, tmp_path
     assert twin.pending(SMOKE) == {}
     path.write_text(path.read_text() + "\nCHANGED = True\n")
     runs = {"train": 8, "evaluate": 8}
-    assert twin.pending(SMOKE) == {**runs, "tables": 1, "report": 1, "track": 1}
+    assert twin.pending(SMOKE) == {**runs, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
 def test_a_killed_study_is_finished_by_the_same_command(finished: Project, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import os
 import sys
+from pathlib import Path
 
 from jagg.config import load_study
 from jagg.identity import stage_identity, train_identity
@@ -19,6 +20,7 @@ RUN = f"{ROOT}/runs/{{backbone}}/{{algorithm}}/{{arm}}/seed-{{seed}}"
 RUN_LOG = "{backbone}.{algorithm}.{arm}.seed-{seed}"
 KEYS = list(run_keys(STUDY))
 CHECKPOINTS = STUDY.training.checkpoints
+CLAIMS = sorted(path.as_posix() for path in Path("configs/claims").glob("*.yaml"))
 
 
 def key_of(wildcards):

@@ -1,0 +1,178 @@
+"""Claims about cost: counted passes, which are exact, and times, which vary."""
+
+import math
+from collections import defaultdict
+from itertools import pairwise
+
+from jagg.audit import claims
+from jagg.audit.case import Case, cell_name, missing, of_seeds
+from jagg.audit.evidence import All, Part, Pointer, Quantity
+from jagg.audit.results import NotTestableError, Row
+from jagg.stats.join import Cell
+
+_TABLE = "backward_passes.csv"
+_TIME_RATIOS = {"step": "step_time_ratio", "update": "update_time_ratio"}
+
+
+def passes(test: claims.Passes, case: Case) -> Part:
+    """Passes of every cell of the scope lie where the claim says."""
+    runs = _pairs(case, test.arm, test.reference)
+    return All(tuple(_passes(test, case, cell, runs[cell]) for cell in case.cells(test.arm)))
+
+
+def _passes(test: claims.Passes, case: Case, cell: Cell, pairs: list[tuple[Row, Row]]) -> Quantity:
+    name = f"{cell_name(cell)}: {_PASSES[test.quantity].format(arm=test.arm, reference=test.reference)}"
+    values = [_count(test, case, cell, arm, reference) for arm, reference in pairs]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return missing(name, "no pair of complete runs" if not values else "the arm approximates no window")
+    pointers = _pointers(pairs)
+    if max(known) == min(known):
+        low, high = _ends(test)
+        return Quantity(name, known[0], low, high, num_seeds=len(known), pointers=pointers)
+    low, high = _log_ends(test)
+    return of_seeds(name, [math.log(value) for value in known], low, high, pointers=pointers, log=True)
+
+
+_PASSES = {
+    "per_trajectory": "backward passes of {arm} a trajectory",
+    "reduction": "backward passes of {reference} over {arm}",
+    "window_reduction": "backward passes of {reference} over {arm} inside an approximated window",
+}
+
+
+def _count(test: claims.Passes, case: Case, cell: Cell, arm: Row, reference: Row) -> float | None:
+    if test.quantity == "reduction":
+        return float(_per_trajectory(reference) / _per_trajectory(arm))
+    study = case.results.study
+    if study is None:
+        raise NotTestableError("the tables stand without their study's record, so their settings are not known")
+    evaluations = study.backbones[cell[0]].guidance.evaluations_per_velocity
+    if test.quantity == "per_trajectory":
+        return _per_trajectory(arm) / evaluations
+    if not arm["windows_approximate"]:
+        return None
+    window = study.algorithms[cell[1]].window
+    nodes = (arm["backward_passes"] / evaluations - window * arm["windows_exact"]) / arm["windows_approximate"]
+    return float(window / nodes)
+
+
+def _per_trajectory(row: Row) -> float:
+    return float(row["backward_passes"] / row["trajectories"])
+
+
+def _ends(test: claims.Passes | claims.Time) -> tuple[float, float]:
+    return -math.inf if test.low is None else test.low, math.inf if test.high is None else test.high
+
+
+def _log_ends(test: claims.Passes | claims.Time) -> tuple[float, float]:
+    return -math.inf if test.low is None else math.log(test.low), math.inf if test.high is None else math.log(test.high)
+
+
+def _pairs(case: Case, arm: str, reference: str) -> dict[Cell, list[tuple[Row, Row]]]:
+    """Rows of arm and reference by cell, paired by seed; rows without counts are left out.
+
+    Raises:
+        NotTestableError: an arm has no run.
+    """
+    by_key: dict[str, dict[tuple[Cell, int], Row]] = defaultdict(dict)
+    for row in case.results.rows(_TABLE):
+        if not row["backward_passes"] or not row["trajectories"]:
+            continue
+        by_key[row["arm"]][(row["backbone"], row["algorithm"]), row["seed"]] = row
+    for name in (arm, reference):
+        if not by_key[name]:
+            raise NotTestableError(f"the results have no arm {name}")
+    pairs: dict[Cell, list[tuple[Row, Row]]] = defaultdict(list)
+    for key in sorted(set(by_key[arm]) & set(by_key[reference])):
+        pairs[key[0]].append((by_key[arm][key], by_key[reference][key]))
+    return pairs
+
+
+def _pointers(pairs: list[tuple[Row, Row]]) -> tuple[Pointer, ...]:
+    return tuple((_TABLE, row["#"]) for pair in pairs for row in pair)
+
+
+def _log_time_ratios(pairs: list[tuple[Row, Row]], stage: str) -> list[float]:
+    """log(arm / reference) by seed; the table holds both over the study's own reference."""
+    column = _TIME_RATIOS[stage]
+    known = [(arm[column], reference[column]) for arm, reference in pairs if arm[column] and reference[column]]
+    return [math.log(arm / reference) for arm, reference in known]
+
+
+def time(test: claims.Time, case: Case) -> Part:
+    """Time ratios of every cell of the scope lie where the claim says."""
+    runs = _pairs(case, test.arm, test.reference)
+    low, high = _log_ends(test)
+    parts = []
+    for cell in case.cells(test.arm):
+        name = f"{cell_name(cell)}: {test.stage} time of {test.arm} over {test.reference}"
+        ratios = _log_time_ratios(runs[cell], test.stage)
+        parts.append(of_seeds(name, ratios, low, high, pointers=_pointers(runs[cell]), log=True))
+    return All(tuple(parts))
+
+
+def time_order(test: claims.TimeOrder, case: Case) -> Part:
+    """On every backbone the time ratio is lower under one algorithm; runs of one seed are taken as a pair."""
+    runs = _pairs(case, test.arm, test.reference)
+    cells = set(case.cells(test.arm))
+    parts = []
+    for backbone in case.backbones:
+        both = [(backbone, test.lower), (backbone, test.higher)]
+        if not cells.issuperset(both):
+            continue
+        one, other = ({arm["seed"]: (arm, reference) for arm, reference in runs[cell]} for cell in both)
+        shared = sorted(set(one) & set(other))
+        changes = [
+            _log_time_ratios([one[seed]], test.stage)[0] - _log_time_ratios([other[seed]], test.stage)[0]
+            for seed in shared
+        ]
+        pointers = _pointers([pair for seed in shared for pair in (one[seed], other[seed])])
+        name = f"{backbone}: {test.stage} time ratio under {test.lower} over that under {test.higher}"
+        parts.append(of_seeds(name, changes, high=0.0, pointers=pointers, log=True))
+    if not parts:
+        raise NotTestableError(f"no backbone has both {test.lower} and {test.higher}")
+    return All(tuple(parts))
+
+
+def window_sweep(test: claims.WindowSweep, case: Case) -> Part:
+    """Between algorithms that differ in W alone, the reduction of passes grows as W does."""
+    study = case.results.study
+    if study is None:
+        raise NotTestableError("the tables stand without their study's record, so their windows are not known")
+    groups: dict[tuple[str, str], list[tuple[int, Cell]]] = defaultdict(list)
+    for cell in case.cells(test.arm):
+        settings = study.algorithms[cell[1]].model_dump(mode="json")
+        window = settings.pop("window")
+        groups[cell[0], str(sorted(settings.items()))].append((window, cell))
+    runs = _pairs(case, test.arm, test.reference)
+    parts = []
+    for windows in groups.values():
+        for (small, one), (large, other) in pairwise(sorted(windows)):
+            if small == large or not (runs[one] and runs[other]):
+                continue
+            gains = [_per_trajectory(pair[1]) / _per_trajectory(pair[0]) for pair in (runs[one][0], runs[other][0])]
+            name = f"{one[0]}: gain at W = {large} over gain at W = {small}, divided by {large}/{small}"
+            growth = gains[1] / gains[0] / (large / small)
+            pointers = _pointers([runs[one][0], runs[other][0]])
+            parts.append(Quantity(name, growth, 1 - test.tolerance, 1 + test.tolerance, pointers=pointers))
+    if not parts:
+        raise NotTestableError("no two algorithms of the study differ in their window alone")
+    return All(tuple(parts))
+
+
+def ledger(test: claims.Ledger, case: Case) -> Part:
+    """In every run the counted backward passes are those of the closed form."""
+    cells = set(case.cells())
+    rows = [row for row in case.results.rows(_TABLE) if (row["backbone"], row["algorithm"]) in cells]
+    parts = []
+    for row in rows:
+        name = "{backbone}/{algorithm}/{arm}/seed-{seed}: counted - expected backward passes".format(**row)
+        counts = row["backward_passes"], row["backward_passes_expected"]
+        if None in counts:
+            parts.append(missing(name, "the table has no count"))
+        else:
+            parts.append(Quantity(name, float(counts[0] - counts[1]), 0.0, 0.0, pointers=((_TABLE, row["#"]),)))
+    if not parts:
+        raise NotTestableError("no run of these cells")
+    return All(tuple(parts))
