@@ -127,7 +127,7 @@ class Results:
         found = [
             (row["backbone"], row["algorithm"])
             for name in ("paired_differences.csv", "backward_passes.csv", "gradient_quality.csv")
-            if name in self.tables
+            if name in self.tables and len(self.tables[name])
             for row in self.rows(name)
         ]
         return [cell for cell in dict.fromkeys(found) if cell[0] != POOLED]

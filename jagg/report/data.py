@@ -119,7 +119,7 @@ class StudyData:
 
 
 def read_study(study: Study, paths: StudyPaths) -> StudyData:
-    """Read the tables of a study.
+    """Read the tables of a study; claims.csv alone, which is made from the others, may be absent.
 
     Raises:
         InputError: a table is missing, damaged, or of another set of runs.
@@ -152,7 +152,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         costs=rows("costs.csv", COSTS),
         equal_cost=rows("equal_cost.csv", EQUAL_COST),
         attrition=rows("attrition.csv", ATTRITION),
-        claims=rows("claims.csv", CLAIMS),
+        claims=rows("claims.csv", CLAIMS) if paths.table("claims.csv").exists() else [],
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
         joined=join_scores(scores, scores.column("arm").unique().to_pylist()),
     )

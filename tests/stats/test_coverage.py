@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from planted import planted_scores
+from planted_scores import planted_scores
 from simulate_coverage import coverage, coverage_table
 
 from jagg.stats.compare import compare
