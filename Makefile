@@ -13,7 +13,7 @@ study: setup
 	$(BIN)/jagg study run $(STUDY) --cores $(CORES)
 
 test: setup
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile
 
 # How often intervals hold the truth in simulations, as a table; minutes on one core.
 coverage: setup
