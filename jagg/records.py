@@ -245,6 +245,8 @@ _QUALITY = [
             "nodes_mean",
             "batch_cosine_mean",
             "batch_relative_error_mean",
+            "norm_ratio_sd",
+            "relative_error_sd",
         )
     ],
     ("note", pa.string()),

@@ -126,7 +126,7 @@ class WindowOrder(Section):
 
 
 class WindowSweep(_Paired):
-    """Algorithms that differ in the window W alone: the reduction of passes divided by W is one number."""
+    """Arms like `arm`, or algorithms, differ in the window W alone: the reduction of passes over W is one number."""
 
     estimand: Literal["window_sweep"]
     tolerance: PositiveFloat = Field(0.1, description="Largest relative spread that still counts as proportional.")
@@ -153,6 +153,7 @@ class TableCoverage(Section):
     table: Literal["backward_passes.csv", "gradient_quality.csv"] = Field(description="The table.")
     columns: tuple[str, ...] = Field(min_length=1, description="Columns that must hold a value in every row.")
     splits: tuple[Name, ...] = Field((), description="Values of the column `split` that must all occur.")
+    estimators: tuple[Name, ...] = Field((), description="Rows of these estimators count; empty: all rows.")
 
 
 class Ledger(Section):

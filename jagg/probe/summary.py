@@ -65,7 +65,7 @@ def _quality(rows: Sequence[Row], threshold: float, level: float) -> Row:
         "sigma_end": rows[0]["sigma_end"],
         "num_rollouts": len(cosines),
         "cosine_mean": mean(cosines),
-        "cosine_sd": float(cosines.std(ddof=1)) if len(cosines) > 1 else None,
+        "cosine_sd": _sd(cosines),
         **_share(cosines, threshold, level),
         **{f"{name}_mean": mean(known(single, name)) for name in ("norm_ratio", "relative_error", "bound")},
         "velocity_residual_mean": mean(known(single, "velocity_residual")),
@@ -75,8 +75,14 @@ def _quality(rows: Sequence[Row], threshold: float, level: float) -> Row:
         "bound_share_held": mean([float(row["relative_error"] <= row["bound"]) for row in bounded]),
         "nodes_mean": mean(known(single, "nodes")),
         **{f"batch_{name}_mean": mean(known(batch, name)) for name in ("cosine", "relative_error")},
+        **{f"{name}_sd": _sd(np.array(known(single, name))) for name in ("norm_ratio", "relative_error")},
         "note": f"{left_out} of {len(single)} rollouts have no cosine: {', '.join(notes)}" if left_out else "",
     }
+
+
+def _sd(values: np.ndarray) -> float | None:
+    """Standard deviation (n - 1); None of fewer than two."""
+    return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
 def _share(cosines: np.ndarray, threshold: float, level: float) -> Row:

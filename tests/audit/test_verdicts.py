@@ -274,6 +274,25 @@ def test_a_window_sweep_is_proportional_or_not(finished_cell: tuple[Study, Study
     assert against(20 / 14) == "contradicted"
 
 
+def test_a_window_sweep_over_arms(finished_cell: tuple[Study, StudyPaths]) -> None:
+    study, paths = finished_cell
+    content = study.model_dump(mode="json")
+    content["arms"]["wide"] = content["arms"]["jagg"] | {"window": 8}
+    content["arms"]["other"] = {"estimator": "endpoint_only", "window": 8}  # another estimator: no part of the sweep
+    swept = Study.model_validate(content)
+    rows = read_results(paths.table("")).tables["backward_passes.csv"].to_pylist()
+    passes = {"wide": 7, "other": 20}
+    more = [
+        row | {"arm": name, "backward_passes": count * row["trajectories"]}
+        for row in rows
+        for name, count in passes.items()
+        if row["arm"] == "jagg"
+    ]
+    table = pa.Table.from_pylist([*rows, *more], schema=BACKWARD_PASSES)
+    row = verdict_of(claim_of("window_sweep"), Results({"backward_passes.csv": table}, swept))
+    assert (row["verdict"], row["estimate"]) == ("reproduced", 1.0)
+
+
 def test_no_tables_and_damaged_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tables"):
         read_results(tmp_path)

@@ -136,28 +136,36 @@ def time_order(test: claims.TimeOrder, case: Case) -> Part:
 
 
 def window_sweep(test: claims.WindowSweep, case: Case) -> Part:
-    """Between algorithms that differ in W alone, the reduction of passes grows as W does."""
+    """Between arms, or algorithms, that differ in W alone, the reduction of passes grows as W does."""
     study = case.results.study
     if study is None:
         raise NotTestableError("the tables stand without their study's record, so their windows are not known")
-    groups: dict[tuple[str, str], list[tuple[int, Cell]]] = defaultdict(list)
+    if test.arm not in study.arms:
+        raise NotTestableError(f"the results have no arm {test.arm}")
+    like = {"window": None}
+    arms = [
+        name
+        for name, arm in study.arms.items()
+        if arm.model_copy(update=like) == study.arms[test.arm].model_copy(update=like)
+    ]
+    runs = {name: _pairs(case, name, test.reference) for name in arms}
+    groups: dict[tuple[str, str], dict[int, tuple[Row, Row]]] = defaultdict(dict)
     for cell in case.cells(test.arm):
-        settings = study.algorithms[cell[1]].model_dump(mode="json")
-        window = settings.pop("window")
-        groups[cell[0], str(sorted(settings.items()))].append((window, cell))
-    runs = _pairs(case, test.arm, test.reference)
+        for name in arms:
+            settings = study.arms[name].applied_to(study.algorithms[cell[1]]).model_dump(mode="json")
+            window = settings.pop("window")
+            if runs[name][cell]:
+                groups[cell[0], str(sorted(settings.items()))][window] = runs[name][cell][0]
     parts = []
-    for windows in groups.values():
-        for (small, one), (large, other) in pairwise(sorted(windows)):
-            if small == large or not (runs[one] and runs[other]):
-                continue
-            gains = [_per_trajectory(pair[1]) / _per_trajectory(pair[0]) for pair in (runs[one][0], runs[other][0])]
-            name = f"{one[0]}: gain at W = {large} over gain at W = {small}, divided by {large}/{small}"
+    for (backbone, _), pairs in groups.items():
+        for small, large in pairwise(sorted(pairs)):
+            gains = [_per_trajectory(pairs[window][1]) / _per_trajectory(pairs[window][0]) for window in (small, large)]
+            name = f"{backbone}: gain at W = {large} over gain at W = {small}, divided by {large}/{small}"
             growth = gains[1] / gains[0] / (large / small)
-            pointers = _pointers([runs[one][0], runs[other][0]])
+            pointers = _pointers([pairs[small], pairs[large]])
             parts.append(Quantity(name, growth, 1 - test.tolerance, 1 + test.tolerance, pointers=pointers))
     if not parts:
-        raise NotTestableError("no two algorithms of the study differ in their window alone")
+        raise NotTestableError("no two arms or algorithms of the study differ in their window alone")
     return All(tuple(parts))
 
 

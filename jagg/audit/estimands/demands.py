@@ -35,8 +35,9 @@ def table_coverage(test: claims.TableCoverage, case: Case) -> Part:
     """Every row of the cells fills the columns, and every split occurs."""
     cells = set(case.cells())
     rows = [row for row in case.results.rows(test.table) if (row["backbone"], row["algorithm"]) in cells]
+    rows = [row for row in rows if not test.estimators or row["estimator"] in test.estimators]
     if not rows:
-        raise NotTestableError(f"{test.table} has no row of these cells")
+        raise NotTestableError(f"{test.table} has no such row of these cells")
     pointers = tuple((test.table, row["#"]) for row in rows)
     parts: list[Quantity] = []
     for column in test.columns:
