@@ -18,6 +18,7 @@ EQUAL_COST = Source("tables/equal_cost.csv", ("backbone", "algorithm", "metric",
 ATTRITION = Source("tables/attrition.csv", ("backbone", "algorithm", "metric", "arm", "reference", "step"))
 CLAIMS = Source("tables/claims.csv", ("id", "kind"))
 QUALITY = Source("tables/gradient_quality.csv", ("backbone", "algorithm", "estimator", "step", "split", "window"))
+ROUTING = Source("tables/routing_calibration.csv", ("backbone", "algorithm", "estimator", "rule", "holdout"))
 GAINS = Source("figures/gains.csv", ("arm", "metric"))
 
 
@@ -49,12 +50,14 @@ def content(data: StudyData) -> dict[str, Any]:
         "attrition": [row for row in data.attrition if row["num_imputed"]],
         "claims": data.claims,
         "quality": data.gradient_quality,
+        "jagg_quality": jagg_quality(data),
+        "routing": data.routing,
         "arm_differences": arm_differences(data),
         "limits": limits(data),
         "environments": environments(data),
         "shown": {
             "differences": DIFFERENCES, "passes": PASSES, "costs": COSTS, "equal_cost": EQUAL_COST,
-            "attrition": ATTRITION, "claims": CLAIMS, "quality": QUALITY, "gains": GAINS,
+            "attrition": ATTRITION, "claims": CLAIMS, "quality": QUALITY, "routing": ROUTING, "gains": GAINS,
         },
     }  # fmt: skip
 
@@ -99,6 +102,29 @@ def passes_by_arm(data: StudyData) -> list[Row]:
             if runs:
                 expected = all(row["backward_passes"] == row["backward_passes_expected"] for row in runs)
                 found.append({"cell": cell, "arm": arm, "key": key, "runs": runs, "as_expected": expected})
+    return found
+
+
+def jagg_quality(data: StudyData) -> list[Row]:
+    """What the windows of each cell say of JAGG's gradient, over all probed checkpoints and splits."""
+    found = []
+    for cell in data.cells:
+        key = {"backbone": cell[0], "algorithm": cell[1], "estimator": "jagg"}
+        rows = [row for row in data.gradient_quality if key.items() <= row.items()]
+        shown = {
+            name: QUALITY.reduce(rows, column, how, "short", **key)
+            for name, column, how in (
+                ("lowest", "cosine_mean", "min"),
+                ("highest", "cosine_mean", "max"),
+                ("above", "fraction_above_threshold", "min"),
+                ("error", "relative_error_mean", "mean"),
+                ("bound", "bound_mean", "mean"),
+                ("path", "path_error_mean", "mean"),
+                ("curve", "curve_error_mean", "mean"),
+            )
+        }
+        if rows:
+            found.append({"cell": cell, **shown})
     return found
 
 

@@ -17,6 +17,7 @@ from jagg.records import (
     GRADIENT_QUALITY,
     HISTORY,
     PAIRED_DIFFERENCES,
+    ROUTING_CALIBRATION,
     RUNS,
     SCORES,
     read_json,
@@ -47,6 +48,7 @@ class StudyData:
     attrition: list[Row]
     claims: list[Row]
     gradient_quality: list[Row]
+    routing: list[Row]
     joined: Joined
 
     @property
@@ -154,6 +156,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         attrition=rows("attrition.csv", ATTRITION),
         claims=rows("claims.csv", CLAIMS) if paths.table("claims.csv").exists() else [],
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
+        routing=rows("routing_calibration.csv", ROUTING_CALIBRATION),
         joined=join_scores(scores, scores.column("arm").unique().to_pylist()),
     )
 

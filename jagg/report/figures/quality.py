@@ -44,7 +44,7 @@ def gradient_quality(data: StudyData) -> Plot:
                             elinewidth=0.7,
                         )
             axis.set_xlabel("window, from noise to image")
-            axis.set_ylabel("cosine with the exact gradient")
+            axis.set_ylabel("cosine with exact")
             windows = sorted({row["window"] for row in of_cell(rows, cell)})
             axis.set_xlim(windows[0] - 0.5, windows[-1] + 0.5)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
