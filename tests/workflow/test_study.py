@@ -169,6 +169,18 @@ def test_the_report_names_the_small_models_and_needs_no_network(finished: Projec
     assert not re.search(r"""(?:src|href)=["']?https?://""", html)
 
 
+def test_snakemake_s_own_report_has_the_captions_and_needs_no_network(finished: Project, tmp_path: Path) -> None:
+    out = tmp_path / "snakemake.html"
+    command = [sys.executable, "-m", "snakemake", "--config", f"study={SMOKE}", "--report", str(out)]
+    offline = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    subprocess.run(
+        command, cwd=finished.folder, env=finished.environment() | offline, capture_output=True, timeout=120, check=True
+    )
+    html = out.read_text()
+    assert all(name in html for name in ("paired_differences.csv", "backward_passes.csv", "claims.csv", "report.html"))
+    assert "A verdict follows from the interval alone." in html
+
+
 def test_images_are_made_again_bit_for_bit(finished: Project, tmp_path: Path) -> None:
     study = load_study(finished.folder / SMOKE)
     paths = StudyPaths(finished.folder / "results", study.study)
