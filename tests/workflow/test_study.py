@@ -86,7 +86,7 @@ def test_a_new_seed_trains_only_its_own_runs(finished: Project, tmp_path: Path) 
 def test_a_new_backbone_trains_only_its_own_runs(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     edited(twin, lambda content: content["backbones"].update(second=content["backbones"]["flux"]))
-    runs = {"train": 12, "evaluate": 12}
+    runs = {"train": 12, "evaluate": 12, "probe": 4}
     assert twin.pending(SMOKE) == {"pretrain_backbone": 1, **runs, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
@@ -96,7 +96,7 @@ def test_an_edited_estimator_trains_its_own_arm_only(finished: Project, tmp_path
     path.write_text(path.read_text() + "\n# a comment changes nothing\n")
     assert twin.pending(SMOKE) == {}
     path.write_text(path.read_text() + "\nCHANGED = True\n")
-    runs = {"train": 8, "evaluate": 8}
+    runs = {"train": 8, "evaluate": 8, "probe": 8}  # a probe measures this estimator beside the others
     assert twin.pending(SMOKE) == {**runs, "tables": 1, "audit": 1, "report": 1, "track": 1}
 
 
