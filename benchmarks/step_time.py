@@ -190,6 +190,8 @@ def show(rows: list[dict[str, object]], write: Callable[[str], object]) -> None:
     """The table for people."""
 
     def interval(row: dict[str, object], name: str) -> str:
+        if math.isnan(row[name + "_low"]):
+            return f"{row[name]:.2f}"
         return f"{row[name]:.2f} [{row[name + '_low']:.2f}, {row[name + '_high']:.2f}]"
 
     write(
