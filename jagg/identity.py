@@ -13,7 +13,7 @@ from typing import Any
 
 from jagg.config import Algorithm, Arm, Study, canonical_json, resolve
 from jagg.keys import RunKey
-from jagg.records import folder_sha256, text_sha256
+from jagg.records import file_sha256, folder_sha256, text_sha256
 
 _ROOT = Path(__file__).parent
 # Configuration enters by its values; keys, records and the command line move and store results but do not make them.
@@ -130,7 +130,11 @@ def _summary_stage(*modules: str) -> Any:
 
 def _report_stage(study: Study, name: str | None) -> Stage:
     content, modules = _summary_stage("jagg.report")(study, name)
-    return content | {"templates": folder_sha256(_ROOT / "report" / "templates")}, modules
+    made = {
+        "templates": folder_sha256(_ROOT / "report" / "templates"),
+        "coverage": file_sha256(_ROOT / "stats" / "coverage.csv"),
+    }
+    return content | made, modules
 
 
 def _evaluate_stage(study: Study, name: str | None) -> Stage:

@@ -5,6 +5,7 @@ from jagg.records.provenance import environment, file_sha256, folder_sha256, tex
 from jagg.records.schemas import (
     BACKWARD_PASSES,
     CLAIMS,
+    COVERAGE,
     GRADIENT_PROBES,
     GRADIENT_QUALITY,
     GRADIENT_STRESS,
@@ -20,6 +21,7 @@ from jagg.records.tables import read_table, table_of, write_table
 __all__ = [
     "BACKWARD_PASSES",
     "CLAIMS",
+    "COVERAGE",
     "GRADIENT_PROBES",
     "GRADIENT_QUALITY",
     "GRADIENT_STRESS",

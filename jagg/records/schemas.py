@@ -308,3 +308,13 @@ same question to the other models of the study, which says nothing about the pub
 contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that decides (see
 `reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`; row 1
 follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
+
+COVERAGE = pa.schema(
+    [
+        ("num_seeds", pa.int64()),
+        *[(name, pa.string()) for name in ("shape", "seed_sd")],
+        ("studies", pa.int64()),
+        *[(name, pa.float64()) for name in ("t", "crossed", "prompts_pooled")],
+    ]
+)
+"""One row a kind of simulated study: the share of them whose nominal 95 % interval held the truth, by interval."""

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from jagg.records import COVERAGE, read_table
 from jagg.report.data import Row, StudyData
 from jagg.report.models import algorithm_name, backbone_label, backbones, environments, is_embedded, scorers
 from jagg.report.shown import Source
 from jagg.report.style import css_colour
 from jagg.report.tables import COMPLETE
 from jagg.report.words import arm_differences, gains, limits, phrase, run_counts, verdicts
+from jagg.stats import COVERAGE_FILE
 from jagg.stats.compare import POOLED
 from jagg.stats.join import Cell
 
@@ -54,6 +56,7 @@ def content(data: StudyData) -> dict[str, Any]:
         "routing": data.routing,
         "arm_differences": arm_differences(data),
         "limits": limits(data),
+        "coverage": read_table(COVERAGE_FILE, COVERAGE).to_pylist(),
         "environments": environments(data),
         "shown": {
             "differences": DIFFERENCES, "passes": PASSES, "costs": COSTS, "equal_cost": EQUAL_COST,

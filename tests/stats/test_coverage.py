@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 from planted_scores import planted_scores
-from simulate_coverage import coverage, coverage_table
+from simulate_coverage import SEED_SDS, SHAPES, coverage, coverage_table
 
+from jagg.records import COVERAGE, read_table
+from jagg.stats import COVERAGE_FILE
 from jagg.stats.compare import compare
 from jagg.stats.estimates import mean_over_cells, paired_t
 
@@ -19,19 +21,35 @@ def at_most(rate: float, trials: int) -> float:
 
 
 @pytest.mark.coverage
-def test_normal_seeds_are_covered_as_declared_and_pooled_prompts_are_not() -> None:
+def test_seeds_are_covered_as_declared_and_pooled_prompts_are_not() -> None:
+    """A difference as skewed as an exponential is beyond both intervals at such numbers of seeds: about 90 %."""
     for row in coverage_table(4000):
         if row["shape"] == "normal":
             assert 0.94 <= row["t"] <= 0.96, row
-            assert row["crossed"] >= 0.93, row
+        assert row["crossed"] >= (0.88 if row["shape"] == "one arm skewed" else 0.93), row
         if row["seed_sd"] == "large":
-            assert row["pooled prompts"] < 0.75, row
-            assert row["crossed"] >= 0.86, row
+            assert row["prompts_pooled"] < 0.75, row
+
+
+def test_the_table_that_the_report_shows_has_every_row() -> None:
+    kept = read_table(COVERAGE_FILE, COVERAGE).to_pylist()
+    assert [(row["num_seeds"], row["shape"], row["seed_sd"]) for row in kept] == [
+        (n, shape, size) for n in (3, 5, 10, 20) for shape in SHAPES for size in SEED_SDS
+    ]
+    assert {row["studies"] for row in kept} == {10_000}
+
+
+@pytest.mark.coverage
+def test_the_table_that_the_report_shows_is_what_the_simulation_gives() -> None:
+    """The first row, drawn again to its last study."""
+    row = read_table(COVERAGE_FILE, COVERAGE).to_pylist()[0]
+    again = coverage(row["num_seeds"], row["shape"], SEED_SDS[row["seed_sd"]], row["studies"])
+    assert {name: row[name] for name in again} == again
 
 
 def test_pooled_prompts_under_cover_and_the_other_intervals_do_not() -> None:
-    held = coverage(n=5, skewed=False, seed_sd=1.0, studies=1000)
-    assert held["pooled prompts"] < 0.6
+    held = coverage(n=5, shape="normal", seed_sd=1.0, studies=1000)
+    assert held["prompts_pooled"] < 0.6
     assert min(held["t"], held["crossed"]) > 0.93
 
 
