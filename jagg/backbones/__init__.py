@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jagg import config as configuration
 from jagg.errors import unknown_name
+from jagg.startup import uncollected
 
 if TYPE_CHECKING:
     from jagg.backbones.protocol import Backbone
@@ -41,7 +42,8 @@ def load_backbone(config: configuration.Backbone, folder: Path, device: str = "c
         InputError: unknown family, missing or damaged model, or a setting that the model cannot follow.
     """
     if config.family in BACKBONES:
-        return BACKBONES[config.family](config, folder, device)
+        with uncollected():
+            return BACKBONES[config.family](config, folder, device)
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if config.family not in plugins:
         raise unknown_name("backbone family", config.family, [*BACKBONES, *plugins], where=folder)

@@ -9,6 +9,7 @@ import typer
 
 from jagg.config import Study
 from jagg.errors import InputError
+from jagg.startup import uncollected
 
 
 def out_folder(path: Path | None) -> Path | None:
@@ -61,7 +62,8 @@ def prepare_torch(study: Study) -> None:
         os.environ[name] = threads
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    import torch
+    with uncollected():
+        import torch
 
     torch.set_num_threads(study.resources.threads)
 

@@ -7,6 +7,7 @@ import typer
 from jagg.cli.arguments import Config, Out, StageProgress, note, prepare_torch
 from jagg.config import load_study
 from jagg.errors import InputError, unknown_name
+from jagg.startup import uncollected
 
 
 def prompts(config: Config, out: Out) -> None:
@@ -34,11 +35,13 @@ def pretrain(
         raise unknown_name(kind, str(name), known, where=config)
     prepare_torch(study)
     if backbone:
-        from jagg.pretrain.backbones import pretrain_backbone
+        with uncollected():
+            from jagg.pretrain.backbones import pretrain_backbone
 
         record = pretrain_backbone(study.backbones[backbone], out, progress=StageProgress())
     else:
-        from jagg.pretrain.scorers import pretrain_scorer
+        with uncollected():
+            from jagg.pretrain.scorers import pretrain_scorer
 
         record = pretrain_scorer(study.scorers[str(scorer)], out, progress=StageProgress())
     note(f"{out}: {record['label']}")

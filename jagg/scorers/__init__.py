@@ -7,6 +7,7 @@ from pathlib import Path
 from jagg.config import Scorer as ScorerConfig
 from jagg.errors import unknown_name
 from jagg.scorers.protocol import Scorer
+from jagg.startup import uncollected
 
 Loader = Callable[[ScorerConfig, Path, str], Scorer]
 
@@ -61,7 +62,7 @@ def load_scorer(config: ScorerConfig, folder: Path, device: str = "cpu") -> Scor
 
     loader = scorer_loader(config.family)
     check_built(config, Path(folder))
-    with warnings_are_errors(f"scorer family {config.family}"):
+    with uncollected(), warnings_are_errors(f"scorer family {config.family}"):
         return loader(config, Path(folder), device)
 
 
