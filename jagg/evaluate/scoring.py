@@ -75,6 +75,7 @@ class StudyScorers:
                         "scorer": scorer.name,
                         "signature": signature,
                         "environment": self._environment,
+                        "prompt_group": prompts[prompt].group,
                     }
                     for (_, prompt, index), value in zip(chunk, values)
                 ]

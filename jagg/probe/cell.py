@@ -77,7 +77,7 @@ def probe_cell(
     """Gradient quality of every window of a seed's conditions, as rows of GRADIENT_PROBES; `key` is a reference run.
 
     Raises:
-        InputError: the seed is in no split, the run was made with other settings, or a checkpoint, a model or the prompts
+        InputError: the seed is in no split, the run was made with other settings, or a checkpoint, a model or prompts
             are missing.
     """
     assert study.probe is not None

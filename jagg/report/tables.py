@@ -18,6 +18,7 @@ from jagg.records import (
     HISTORY,
     RUNS,
     SCORES,
+    read_scores,
     read_table,
     table_of,
     write_table,
@@ -121,7 +122,7 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
 
 def _read_scores(study: Study, key: RunKey, run: RunPaths, step: int) -> pa.Table:
     path = run.scores(step)
-    table = read_table(path, SCORES).select(SCORES.names)
+    table = read_scores(path)
     _check_key(table, key, path)
     metrics = set(table.column("metric").unique().to_pylist())
     steps = table.column("step").unique().to_pylist()
