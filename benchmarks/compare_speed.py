@@ -37,6 +37,7 @@ def simulated_scores(seed: int = 0) -> pa.Table:
         "scorer": ([f"{name}@0123456789ab" for name in METRICS], metric),
         "signature": ([f"720px {backbone}" for backbone, _ in CELLS], cell),
         "environment": (["0123456789ab"], 0 * cell),
+        "prompt_group": (["anime", "concept-art", "paintings", "photo"], prompt % 4),
     }
     columns = {name: pa.array(np.array(values, object)[codes], pa.string()) for name, (values, codes) in text.items()}
     columns |= {"seed": run, "step": np.array(STEPS)[step], "image_index": 0 * cell}

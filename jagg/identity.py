@@ -6,14 +6,16 @@ only the modules that an output can reach count: editing one estimator concerns 
 """
 
 import ast
+import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jagg.config import Algorithm, Arm, Study, canonical_json, resolve
-from jagg.keys import RunKey
-from jagg.records import file_sha256, folder_sha256, text_sha256
+from jagg.errors import InputError
+from jagg.keys import RunKey, RunPaths
+from jagg.records import file_sha256, folder_sha256, read_json, text_sha256
 
 _ROOT = Path(__file__).parent
 # Configuration enters by its values; keys, records and the command line move and store results but do not make them.
@@ -52,6 +54,30 @@ def train_identity(study: Study, key: RunKey) -> str:
 def run_settings(identity: dict[str, Any]) -> dict[str, Any]:
     """The resolved settings in a run's recorded identity: what determines it, without its key and the code."""
     return {name: value for name, value in identity.items() if name not in ("key", "code")}
+
+
+def ended_run(study: Study, key: RunKey, run: RunPaths) -> dict[str, Any]:
+    """The record of a run that has ended, checked to be of this key and made with the study's settings.
+
+    Raises:
+        InputError: the run has not ended, is another one, or was made with other settings.
+    """
+    record: dict[str, Any] = read_json(run.manifest)
+    found = {name: record.get(name) for name in key.row()}
+    if found != key.row():
+        raise InputError("the record of another run", where=run.manifest, expected=key.row(), got=found)
+    made = flattened(run_settings(record["identity"]))
+    wanted = flattened(run_settings(json.loads(train_identity(study, key))))
+    changed = sorted(name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name))
+    if changed:
+        raise InputError(
+            "a run was made with other settings than the study's",
+            where=run.manifest,
+            expected=", ".join(f"{name} {wanted.get(name)}" for name in changed),
+            got=", ".join(f"{name} {made.get(name)}" for name in changed),
+            fix="use the configuration that the run was made with, or run the study again",
+        )
+    return record
 
 
 def flattened(content: Any, prefix: str = "") -> dict[str, Any]:

@@ -172,6 +172,7 @@ def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list
                         "scorer": f"embedded-{metric}-simulated@0123456789ab",
                         "signature": signature,
                         "environment": "0123456789ab",
+                        "prompt_group": prompt.group,
                     }
                 )
     return rows

@@ -11,7 +11,7 @@ from jagg.errors import InputError
 from jagg.evaluate.signature import evaluation_signature
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths
 from jagg.prompts import SPLITS, Prompt, build_prompts, prompts_sha256, read_prompts
-from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, read_json, read_table, text_sha256
+from jagg.records import HISTORY, file_sha256, folder_sha256, read_json, read_scores, read_table, text_sha256
 from jagg.report.tables import COMPLETE, last_attempts
 
 Row = dict[str, Any]
@@ -175,7 +175,7 @@ def _check_scores(
     study: Study, paths: StudyPaths, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt]
 ) -> list[Row]:
     path = run.scores(step)
-    rows: list[Row] = read_table(path, SCORES).to_pylist()
+    rows: list[Row] = read_scores(path).to_pylist()
     signature = evaluation_signature(study, key.backbone, prompts)
     labels = {metric: read_json(paths.scorer(metric) / "scorer.json")["label"] for metric in study.scorers}
     for number, row in enumerate(rows, start=1):

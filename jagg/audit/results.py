@@ -12,7 +12,17 @@ import pyarrow as pa
 from jagg.audit.claims import Scope
 from jagg.config import Algorithm, Arm, EmbeddedBackbone, HubModel, Study, load_study, resolve
 from jagg.errors import InputError
-from jagg.records import BACKWARD_PASSES, GRADIENT_QUALITY, HISTORY, PAIRED_DIFFERENCES, SCORES, read_json, read_table
+from jagg.records import (
+    BACKWARD_PASSES,
+    GRADIENT_QUALITY,
+    HISTORY,
+    PAIRED_DIFFERENCES,
+    SCORES,
+    read_json,
+    read_scores,
+    read_table,
+)
+from jagg.stats.aggregation import POOLED_PROMPTS
 from jagg.stats.compare import POOLED, compare
 from jagg.stats.equivalence import Margin
 from jagg.stats.join import Cell
@@ -98,7 +108,14 @@ class Results:
             raise NotTestableError(f"the results have no comparison of {arm} with {reference}")
         label = f"{arm} - {reference}"
         if label not in self._rows:
-            made = compare(scores, reference=reference, arms=[arm], level=self.level, margins=self._margins)
+            made = compare(
+                scores,
+                reference=reference,
+                arms=[arm],
+                level=self.level,
+                margins=self._margins,
+                aggregation=self.aggregation,
+            )
             self._rows[label] = [row | {"#": 0} for row in made.to_pylist()]
         return "scores.parquet", [row for row in self._rows[label] if row["backbone"] != POOLED]
 
@@ -109,6 +126,11 @@ class Results:
             metric: margin if isinstance(margin, float) else Margin(-margin.below, margin.above or math.inf)
             for metric, margin in declared.items()
         }
+
+    @property
+    def aggregation(self) -> str:
+        """How prompts are averaged: as the study declares, else all alike."""
+        return self.study.comparison.aggregation if self.study else POOLED_PROMPTS
 
     @property
     def level(self) -> float:
@@ -205,7 +227,7 @@ def read_results(folder: Path) -> Results:
     Raises:
         InputError: no table that an audit knows, or one that is damaged.
     """
-    tables = {name: read_table(folder / name, schema) for name, schema in TABLES.items() if (folder / name).exists()}
+    tables = {name: _read(folder / name, schema) for name, schema in TABLES.items() if (folder / name).exists()}
     if not tables:
         raise InputError(
             "no tables to audit", where=folder, expected="some of " + ", ".join(TABLES), got="none of them"
@@ -213,6 +235,10 @@ def read_results(folder: Path) -> Results:
     record = folder.resolve().parent / "study.json"
     study = load_study(record) if record.exists() else None
     return Results(tables, study, _labels(record.parent, study))
+
+
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
+    return read_scores(path) if schema is SCORES else read_table(path, schema)
 
 
 def _labels(root: Path, study: Study | None) -> dict[str, str]:

@@ -46,6 +46,12 @@ def compare(
     independent_cells: Annotated[
         bool, typer.Option("--independent-cells", help="Equal seeds of two cells have nothing in common.")
     ] = False,
+    aggregation: Annotated[
+        str,
+        typer.Option(
+            help="How a seed's prompts are averaged: pooled, all alike; equal_weight, every prompt_group alike."
+        ),
+    ] = "pooled",
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals (no unit).")] = 0.95,
     plan: Annotated[bool, typer.Option("--plan", help="Only print how many seeds a family of tests needs.")] = False,
     tests: Annotated[int, typer.Option(min=1, help="With --plan: tests of the family.")] = 1,
@@ -69,8 +75,12 @@ def compare(
     from jagg.stats.compare import compare_files
     from jagg.stats.design import Design
 
-    design = Design(reference, level, margins, optimised or None, primary, independent_cells, aa)
+    design = Design(reference, level, margins, optimised or None, primary, independent_cells, aa, aggregation)
     compared = compare_files(scores, design, arm)
+    kinds = ("metric", "unit", "aggregation", "prompt_groups")
+    for row in compared.differences().select(kinds).group_by(kinds, use_threads=False).aggregate([]).to_pylist():
+        groups = f" (groups: {row['prompt_groups']})" if row["prompt_groups"] else ""
+        note(f"{row['metric']}: in {row['unit']}, prompts {row['aggregation']}{groups}")
     for name, table in (("paired_differences.csv", compared.differences()), ("curves.csv", compared.curves())):
         write_table(out / name, table)
         note(f"{out / name}: {table.num_rows} rows")

@@ -138,6 +138,11 @@ class Comparison(Section):
     primary_metric: Name | None = Field(
         None, description="Metric that is tested first, before cells and other metrics; null: the reward's first."
     )
+    aggregation: Literal["pooled", "equal_weight"] = Field(
+        "pooled",
+        description="How the prompts of a seed are averaged. pooled: every prompt alike; equal_weight: every group of "
+        "prompts alike (the styles of HPDv2, the shapes of embedded prompts), and every prompt within its group.",
+    )
     independent_cells: bool = Field(
         False, description="Whether equal seeds of two cells have nothing in common; here they share prompts and noise."
     )
@@ -199,6 +204,10 @@ class Study(Section):
         if self.comparison.primary_metric is not None:
             _expect_known("comparison.primary_metric", [self.comparison.primary_metric], self.scorers, "scorers")
         self._expect_aa_arm()
+        if self.comparison.aggregation == "equal_weight" and self.prompts.source.kind == "file":
+            raise ValueError(
+                "comparison.aggregation: expected pooled, since a file of prompts has no groups, got equal_weight"
+            )
         _expect_known("comparison.margins", self.comparison.margins, self.scorers, "scorers")
         for name, arm in self.arms.items():
             for setting in ("jagg_frac", "max_residual"):

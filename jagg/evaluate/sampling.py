@@ -7,7 +7,7 @@ from pathlib import Path
 from jagg.config import Study
 from jagg.errors import InputError
 from jagg.evaluate.signature import evaluation_signature
-from jagg.identity import stage_identity
+from jagg.identity import ended_run, stage_identity
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths, image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import environment, file_sha256, folder_sha256, read_json, text_sha256, write_json
@@ -30,9 +30,9 @@ def sample_checkpoints(
         reuse: keep complete images that the same checkpoint, settings and code made.
 
     Raises:
-        InputError: the run is not complete, or a checkpoint is missing.
+        InputError: the run has not ended or was made with other settings, or a checkpoint is missing.
     """
-    record = read_json(run.manifest)
+    record = ended_run(study, key, run)
     paths = StudyPaths.of(study)
     prompts = read_prompts(paths.prompts("evaluation"))
     signature = evaluation_signature(study, key.backbone, prompts)

@@ -1,5 +1,6 @@
 """From folders of images to rows of scores."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pyarrow as pa
 
 from jagg.config import Study
 from jagg.errors import InputError, unknown_name
+from jagg.evaluate.signature import short_sha256
 from jagg.keys import IMAGES_MANIFEST, RunKey, StudyPaths, parse_image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import SCORES, environment, read_json, table_of
@@ -40,10 +42,12 @@ class StudyScorers:
         A folder that `jagg sample` made brings its run key, step and signature; a foreign folder has none.
 
         Raises:
-            InputError: no images, an image that is not a PNG, a prompt without images or images without a prompt.
+            InputError: no images, an image that is not a PNG, a prompt without images or images without a prompt, or
+                prompts other than those that the images were sampled from.
         """
         manifest = read_json(images / IMAGES_MANIFEST) if (images / IMAGES_MANIFEST).exists() else {}
         prompts = {prompt.id: prompt for prompt in read_prompts(prompts_path)}
+        _check_prompts(images, manifest, prompts, prompts_path)
         files = _image_files(images, prompts, prompts_path)
         if not files:
             if manifest.get("run_status") == "diverged":
@@ -71,6 +75,7 @@ class StudyScorers:
                         "scorer": scorer.name,
                         "signature": signature,
                         "environment": self._environment,
+                        "prompt_group": prompts[prompt].group,
                     }
                     for (_, prompt, index), value in zip(chunk, values)
                 ]
@@ -81,6 +86,20 @@ def _device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _check_prompts(images: Path, manifest: dict[str, Any], prompts: dict[str, Prompt], prompts_path: Path) -> None:
+    """Equal ids may stand for other texts, so sampled images name the hash of their prompts."""
+    made_from = re.search(r"prompts=(\S+)", manifest.get("signature", ""))
+    given = short_sha256(list(prompts.values()))
+    if made_from and made_from.group(1) != given:
+        raise InputError(
+            "the images were sampled from other prompts",
+            where=f"{images} and {prompts_path}",
+            expected=f"prompts {made_from.group(1)}",
+            got=f"prompts {given}",
+            fix="score with the configuration that the images were sampled with",
+        )
 
 
 def _image_files(folder: Path, prompts: dict[str, Prompt], prompts_path: Path) -> list[tuple[Path, str, int]]:

@@ -4,6 +4,11 @@ from jagg.config import Study
 from jagg.prompts import Prompt, prompts_sha256
 
 
+def short_sha256(prompts: list[Prompt]) -> str:
+    """The hash of a prompt set as signatures show it."""
+    return prompts_sha256(prompts)[:12]
+
+
 def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> str:
     """How evaluation images are made; only rows of equal signature may be differenced or averaged."""
     model, evaluation = study.backbones[backbone], study.evaluation
@@ -15,6 +20,6 @@ def evaluation_signature(study: Study, backbone: str, prompts: list[Prompt]) -> 
             f"guidance={model.guidance.kind}:{model.guidance.scale:g}",
             f"batch={evaluation.batch_size}",
             f"noise={evaluation.noise_seed}",
-            f"prompts={prompts_sha256(prompts)[:12]}",
+            f"prompts={short_sha256(prompts)}",
         )
     )

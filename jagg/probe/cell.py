@@ -20,12 +20,13 @@ from jagg.flow.rollout import Rollout, rollout
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.estimators import estimator_of
 from jagg.gradients.schedules.windows import window_signals
+from jagg.identity import ended_run
 from jagg.keys import RunKey, StudyPaths
 from jagg.probe.conditions import PROMPTS_OF, STRESS, Condition, conditions
 from jagg.probe.products import Products
 from jagg.probe.quality import measure_window
 from jagg.prompts import Prompt, read_prompts
-from jagg.records import GRADIENT_PROBES, read_json, table_of
+from jagg.records import GRADIENT_PROBES, table_of
 from jagg.scorers.protocol import Scorer
 from jagg.train.checkpoint import load_checkpoint
 from jagg.train.loop import load_models
@@ -76,7 +77,8 @@ def probe_cell(
     """Gradient quality of every window of a seed's conditions, as rows of GRADIENT_PROBES; `key` is a reference run.
 
     Raises:
-        InputError: the seed is in no split, or a checkpoint, a model or the prompts are missing.
+        InputError: the seed is in no split, the run was made with other settings, or a checkpoint, a model or prompts
+            are missing.
     """
     assert study.probe is not None
     wanted = _with_checkpoints(study, key, paths, conditions(study, key), note)
@@ -105,7 +107,7 @@ def _with_checkpoints(
             got=key.seed,
         )
     run = paths.run(key)
-    record = read_json(run.manifest)
+    record = ended_run(study, key, run)
     lost = sorted({condition.step for condition in wanted if not run.checkpoint(condition.step).is_dir()})
     if lost and record["status"] != "diverged":
         raise InputError(

@@ -16,6 +16,7 @@ from jagg.records.schemas import (
     RUNS,
     SCORES,
 )
+from jagg.records.scores import read_scores
 from jagg.records.tables import read_table, table_of, write_table
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "file_sha256",
     "folder_sha256",
     "read_json",
+    "read_scores",
     "read_table",
     "table_of",
     "text_sha256",

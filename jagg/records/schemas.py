@@ -16,11 +16,12 @@ SCORES = pa.schema(
         ("scorer", pa.string()),
         ("signature", pa.string()),
         ("environment", pa.string()),
+        ("prompt_group", pa.string()),
     ]
 )
 """One row an image and metric. `value`: raw signed cosine; `scorer`: name@hash of its weights; `signature`: how the
 images were made (size, steps, guidance, batch, noise seed, prompts); `environment`: lock hash of the scoring job.
-Rows that differ in one of these three are never differenced."""
+Rows that differ in one of these three are never differenced. `prompt_group`: the prompt's style, where it has one."""
 
 HISTORY = pa.schema(
     [
@@ -154,6 +155,7 @@ PAIRED_DIFFERENCES = pa.schema(
                 "aa_floor",
             )
         ],
+        *[(name, pa.string()) for name in ("unit", "aggregation", "prompt_groups")],
     ]
 )
 """One row a cell (or `pooled`), metric, checkpoint and arm; differences are arm minus reference in the metric's unit.
@@ -165,6 +167,8 @@ PAIRED_DIFFERENCES = pa.schema(
 - `ci_*_crossed`: for other seeds and other prompts; `ci_*_unpaired`, `p_unpaired`: Welch, as if seeds were not paired.
 - `reference_gain`: mean of the reference here minus its mean at its first checkpoint, over the same seeds.
 - `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place.
+- `unit`: of means, differences and margins. `aggregation`: how a seed's prompts are averaged, pooled or equal_weight
+  (over groups); `prompt_groups`: the groups with their numbers of prompts.
 - `seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
   true difference as large as the one seen."""
 

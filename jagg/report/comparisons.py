@@ -37,6 +37,7 @@ def design_of(study: Study) -> Design:
         primary_metric=declared.primary_metric,
         independent_cells=declared.independent_cells,
         aa_arm=declared.aa_arm,
+        aggregation=declared.aggregation,
     )
 
 

@@ -19,8 +19,8 @@ from jagg.records import (
     PAIRED_DIFFERENCES,
     ROUTING_CALIBRATION,
     RUNS,
-    SCORES,
     read_json,
+    read_scores,
     read_table,
 )
 from jagg.report.style import arm_colours
@@ -142,7 +142,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
             fix="make the tables again (jagg tables)",
         )
     complete = {key_of(row) for row in runs if row["status"] == COMPLETE}
-    scores = read_table(paths.table("scores.parquet"), SCORES)
+    scores = read_scores(paths.table("scores.parquet"))
     return StudyData(
         study=study,
         paths=paths,
@@ -157,7 +157,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         claims=rows("claims.csv", CLAIMS) if paths.table("claims.csv").exists() else [],
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
         routing=rows("routing_calibration.csv", ROUTING_CALIBRATION),
-        joined=join_scores(scores, scores.column("arm").unique().to_pylist()),
+        joined=join_scores(scores, scores.column("arm").unique().to_pylist(), study.comparison.aggregation),
     )
 
 

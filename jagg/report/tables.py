@@ -1,6 +1,5 @@
 """From the files of finished runs to the study's tables."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 
 from jagg.config import Study
 from jagg.errors import InputError
-from jagg.identity import flattened, run_settings, train_identity
+from jagg.identity import ended_run
 from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
 from jagg.probe.summary import probe_tables
 from jagg.records import (
@@ -19,7 +18,7 @@ from jagg.records import (
     HISTORY,
     RUNS,
     SCORES,
-    read_json,
+    read_scores,
     read_table,
     table_of,
     write_table,
@@ -108,8 +107,7 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
     """
     if not run.manifest.exists():
         return Run(key, MISSING, table_of([], HISTORY), table_of([], SCORES))
-    record = read_json(run.manifest)
-    _check_settings(study, key, run, record)
+    record = ended_run(study, key, run)
     status = DIVERGED if record["status"] == DIVERGED else COMPLETE
     attempts = read_table(run.history, HISTORY).select(HISTORY.names)
     _check_key(attempts, key, run.history)
@@ -122,23 +120,9 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
     return Run(key, status, history, scores, lost_steps, record["diverged"])
 
 
-def _check_settings(study: Study, key: RunKey, run: RunPaths, record: dict[str, Any]) -> None:
-    made = flattened(run_settings(record["identity"]))
-    wanted = flattened(run_settings(json.loads(train_identity(study, key))))
-    changed = sorted(name for name in made.keys() | wanted.keys() if made.get(name) != wanted.get(name))
-    if changed:
-        raise InputError(
-            "a run was made with other settings than the study's",
-            where=run.manifest,
-            expected=", ".join(f"{name} {wanted.get(name)}" for name in changed),
-            got=", ".join(f"{name} {made.get(name)}" for name in changed),
-            fix="run the study again",
-        )
-
-
 def _read_scores(study: Study, key: RunKey, run: RunPaths, step: int) -> pa.Table:
     path = run.scores(step)
-    table = read_table(path, SCORES).select(SCORES.names)
+    table = read_scores(path)
     _check_key(table, key, path)
     metrics = set(table.column("metric").unique().to_pylist())
     steps = table.column("step").unique().to_pylist()

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from jagg.records import PAIRED_DIFFERENCES, table_of
+from jagg.stats.aggregation import POOLED_PROMPTS
 from jagg.stats.curves import curve_rows
 from jagg.stats.design import Design
 from jagg.stats.equivalence import Margin, also, equivalence_p, noninferiority_p, verdict
@@ -17,6 +18,7 @@ from jagg.stats.families import EXPLORATORY, Membership, declared_family
 from jagg.stats.join import Cell, Joined, join_scores, read_scores
 from jagg.stats.pairs import POOLED, Comparison, Place, compare_arm
 from jagg.stats.power import seeds_for_equivalence, seeds_to_detect, smallest_detectable
+from jagg.stats.scales import Scale
 from jagg.stats.tables import CURVES
 
 __all__ = ["POOLED", "Compared", "compare", "compare_arms", "compare_files"]
@@ -45,7 +47,8 @@ class Compared:
         gains = _reference_gains(comparisons)
         for comparison in comparisons:
             place = comparison.place
-            extra = _Context(members.get(place), total, gains.get(place), self.floors.get(place))
+            scale = self.joined.scales[comparison.metric]
+            extra = _Context(members.get(place), total, gains.get(place), self.floors.get(place), scale)
             yield _row(comparison, self.design, extra)
 
 
@@ -54,7 +57,7 @@ def compare_arms(scores: pa.Table, design: Design, arms: Collection[str] | None 
     """Pair arms with the reference by seed; arguments and errors as `compare`."""
     names = design.arms_of(scores, arms)
     extra = [design.aa_arm] if design.aa_arm is not None and design.aa_arm not in names else []
-    joined = join_scores(scores, [design.reference, *names, *extra])
+    joined = join_scores(scores, [design.reference, *names, *extra], design.aggregation)
     compared = {arm: compare_arm(joined, arm, design) for arm in [*names, *extra]}
     floors = _floors(compared[design.aa_arm]) if design.aa_arm is not None else {}
     return Compared(design, {arm: compared[arm] for arm in names}, floors, joined)
@@ -71,6 +74,7 @@ def compare(
     primary_metric: str | None = None,
     independent_cells: bool = False,
     aa_arm: str | None = None,
+    aggregation: str = POOLED_PROMPTS,
 ) -> pa.Table:
     """Paired differences arm - reference per cell, metric and checkpoint, then pooled over cells.
 
@@ -81,20 +85,21 @@ def compare(
     they add nothing to the t interval of a mean.
 
     Args:
-        scores: long table with the columns of `SCORES` (signature and environment may be missing), in any row order.
+        scores: long table with the columns of `SCORES` (signature, environment and prompt_group may be missing), in any
+            row order.
         arms: arms to compare; default all but the reference.
-        level, margins, optimised_metrics, primary_metric, independent_cells, aa_arm: as in `Design`.
+        level, margins, optimised_metrics, primary_metric, independent_cells, aa_arm, aggregation: as in `Design`.
 
     Returns:
         A table of schema `PAIRED_DIFFERENCES`.
 
     Raises:
         InputError: no rows, an unknown arm or metric, duplicate rows, prompts or images of a shared seed that do not
-            match, or units, scorers, environments or signatures that differ.
+            match, units that do not convert, or scorers, environments, signatures or prompt groups that differ.
     """
     design = Design(
         reference, level, margins or {}, optimised_metrics, primary_metric, independent_cells=independent_cells,
-        aa_arm=aa_arm,
+        aa_arm=aa_arm, aggregation=aggregation,
     )  # fmt: skip
     return compare_arms(scores, design, arms).differences()
 
@@ -143,6 +148,7 @@ class _Context:
     family_tests: int
     gain: float | None
     floor: float | None
+    scale: Scale
 
 
 def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str, Any]:
@@ -184,6 +190,9 @@ def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str,
         "margin_high": None if margin is None or margin.one_sided else margin.high,
         "reference_gain": context.gain,
         "aa_floor": context.floor,
+        "unit": context.scale.unit,
+        "aggregation": design.aggregation,
+        "prompt_groups": ", ".join(f"{name} {size}" for name, size in comparison.group_sizes.items()),
         "note": "; ".join(part for part in _notes(comparison, design, context, seeds_note) if part),
         **_family_columns(estimate, margin, design, context),
         **_sensitivity_columns(comparison, design.level),
@@ -230,6 +239,9 @@ def _notes(comparison: Comparison, design: Design, context: _Context, seeds_note
     if not estimate.estimable and "no shared seed" not in comparison.notes:
         yield f"not estimable: {estimate.reason}"
     yield from comparison.notes
+    yield context.scale.note
+    if comparison.is_weighted:
+        yield "no crossed interval: groups of unequal size have equal weight"
     yield also(estimate, margin)
     yield seeds_note
     if margin is not None and context.gain is not None and -margin.low > context.gain:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from jagg.errors import InputError, unknown_name
+from jagg.stats.aggregation import POOLED_PROMPTS
 from jagg.stats.equivalence import Margin
 
 
@@ -21,6 +22,7 @@ class Design:
         primary_metric: metric that is tested first; default: the first optimised one.
         independent_cells: a seed of one cell has nothing in common with the same number in another cell.
         aa_arm: the reference trained once more with other noise; it shows how large a difference means nothing.
+        aggregation: how prompts are averaged (`jagg.stats.aggregation`): all alike, or by groups of equal weight.
     """
 
     reference: str
@@ -30,6 +32,7 @@ class Design:
     primary_metric: str | None = None
     independent_cells: bool = False
     aa_arm: str | None = None
+    aggregation: str = POOLED_PROMPTS
 
     @property
     def alpha(self) -> float:

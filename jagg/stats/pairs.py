@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from jagg.errors import InputError
+from jagg.stats.aggregation import EQUAL_WEIGHT, POOLED_PROMPTS, group_sizes
 from jagg.stats.crossed import METHOD as CROSSED
 from jagg.stats.crossed import crossed
 from jagg.stats.design import Design
@@ -47,6 +48,14 @@ class Comparison:
     num_prompts: int | None = None
     num_images: int | None = None
     notes: list[str] = field(default_factory=list)
+    group_sizes: dict[str, int] = field(default_factory=dict)
+    """Group -> number of its prompts in a seed; empty where prompts have no groups."""
+    aggregation: str = POOLED_PROMPTS
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether prompts count differently, by the size of their group."""
+        return self.aggregation == EQUAL_WEIGHT and len(set(self.group_sizes.values())) > 1
 
     @property
     def place(self) -> Place:
@@ -65,6 +74,9 @@ class Comparison:
         """The interval for other seeds and other prompts."""
         if self.by_prompt is None:
             return Estimate(None, method=CROSSED, reason="seeds do not share their prompts")
+        if self.is_weighted:
+            # Its mean squares are those of prompts that count alike.
+            return Estimate(None, method=CROSSED, reason="groups of unequal size have equal weight")
         return crossed(self.by_prompt.differences, level, rounding_spread(self.arm_scores, self.reference_scores))
 
     @property
@@ -128,6 +140,8 @@ def _compare_place(joined: Joined, place: Place, arm: str, design: Design) -> Co
         len(ours[shared[0]].prompts) if shared else None,
         len(ours[shared[0]].items) if shared else None,
         _seed_notes(ours, theirs, arm, reference),
+        group_sizes(joined.groups[code] for code in ours[shared[0]].prompts) if shared else {},
+        design.aggregation,
     )
 
 
@@ -293,4 +307,6 @@ def _pooled_comparison(
         mean_reference,
         mean_arm,
         notes=[f"mean over {len(group)} cells", *notes],
+        group_sizes=group[0].group_sizes if all(c.group_sizes == group[0].group_sizes for c in group) else {},
+        aggregation=group[0].aggregation,
     )

@@ -12,7 +12,8 @@ import pyarrow as pa
 from jagg.config import Study, canonical_json
 from jagg.identity import flattened, run_settings
 from jagg.keys import RunKey, RunPaths, StudyPaths, run_keys
-from jagg.records import HISTORY, SCORES, file_sha256, read_json, read_table, text_sha256
+from jagg.records import HISTORY, file_sha256, read_json, read_scores, read_table, text_sha256
+from jagg.stats.join import join_scores
 
 _NOT_METRICS = {"backbone", "algorithm", "arm", "seed", "step", "reward_parts", "noise_sha256"}
 _LONGEST_SHOWN = 500
@@ -93,7 +94,7 @@ def _run_entry(study: Study, key: RunKey, run: RunPaths) -> Entry:
     history = read_table(run.history, HISTORY)
     scores = [run.scores(step) for step in study.training.checkpoints if run.scores(step).exists()]
     start_ms, end_ms = (int(1000 * record[name]) for name in ("started", "finished"))
-    points = list(_history_points(history, end_ms)) + list(_score_points(scores, end_ms))
+    points = list(_history_points(history, end_ms)) + list(_score_points(scores, study.comparison.aggregation, end_ms))
     last = max((point.step for point in points), default=0)
     finite = [point for point in points if math.isfinite(point.value)]
     failed = record["status"] == "diverged"
@@ -137,15 +138,14 @@ def _history_points(history: pa.Table, end_ms: int) -> Iterator[Point]:
                 yield Point(f"train/{name}", row["step"], float(value), time_ms)
 
 
-def _score_points(scores: list[Path], end_ms: int) -> Iterator[Point]:
-    """Mean score of each checkpoint: over prompts, of the means over their images."""
+def _score_points(scores: list[Path], aggregation: str, end_ms: int) -> Iterator[Point]:
+    """Mean score of each checkpoint, as the comparison averages it."""
     for path in scores:
-        table = read_table(path, SCORES)
-        prompts = table.group_by(["metric", "step", "prompt_id"], use_threads=False).aggregate([("value", "mean")])
-        means = prompts.group_by(["metric", "step"], use_threads=False).aggregate([("value_mean", "mean")])
-        for row in means.to_pylist():
-            value = math.nan if row["value_mean_mean"] is None else row["value_mean_mean"]
-            yield Point(f"evaluation/{row['metric']}", row["step"], value, end_ms)
+        table = read_scores(path)
+        joined = join_scores(table, table.column("arm").unique().to_pylist(), aggregation) if len(table) else None
+        for (_, metric, step, _), by_seed in joined.scores.items() if joined else ():
+            for score in by_seed.values():
+                yield Point(f"evaluation/{metric}", step, score.value, end_ms)
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from simulated_study import simulated_study, write_runs
 
 from jagg.cli.inspect import _model_cost
 from jagg.config import FolderModel, load_study
+from jagg.keys import RunKey
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "configs" / "small.yaml"
@@ -214,3 +215,18 @@ def test_status_tells_runs_of_other_settings_from_done_ones(tmp_path: Path) -> N
     assert counts(content, "done") == num_runs
     content["training"]["learning_rate"] *= 2
     assert counts(content, "outdated") == num_runs
+
+
+@pytest.mark.parametrize("verb", ["sample", "evaluate"])
+def test_a_run_of_another_configuration_is_not_evaluated(tmp_path: Path, verb: str) -> None:
+    study = simulated_study(tmp_path / "results", seeds=(0,))
+    run = write_runs(study).run(RunKey("flux", "dancegrpo", "jagg", 0))
+    content = study.model_dump(mode="json")
+    content["algorithms"]["dancegrpo"]["eta"] = 0.7
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    before = {file: file.read_bytes() for file in run.folder.rglob("*") if file.is_file()}
+    message = refused(verb, str(path), "--run", str(run.folder), "--step", "6")
+    assert "algorithm.eta 0.7" in message
+    assert "algorithm.eta 0.3" in message
+    assert before == {file: file.read_bytes() for file in run.folder.rglob("*") if file.is_file()}

@@ -1,5 +1,6 @@
 """Folders of images at the boundary of scoring: what is refused, and that rows follow names, not order."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 from jagg.config import load_study
 from jagg.errors import InputError
 from jagg.evaluate.scoring import StudyScorers
+from jagg.evaluate.signature import evaluation_signature
 from jagg.keys import RunKey
 from jagg.prompts import Prompt, write_prompts
 from jagg.records import SCORES, write_json
@@ -89,6 +91,17 @@ def test_a_diverged_run_without_images_has_no_rows(scorers: StudyScorers, prompt
 def test_images_and_prompts_must_match(scorers: StudyScorers, images: Path, prompts: Path, tmp_path: Path) -> None:
     write_prompts(tmp_path / "other.json", [PROMPTS[0], Prompt("p9", "x", "")])
     with pytest.raises(InputError, match="prompts without images: p9; images without a prompt: p1"):
+        scorers.score_folder(images, tmp_path / "other.json")
+
+
+def test_sampled_images_are_not_scored_against_other_texts_of_the_same_ids(
+    scorers: StudyScorers, images: Path, prompts: Path, tmp_path: Path
+) -> None:
+    study = STUDY.model_copy(update={"results": str(tmp_path)})
+    write_json(images / "images.json", {"signature": evaluation_signature(study, "flux", PROMPTS)})
+    assert scorers.score_folder(images, prompts).num_rows == 12
+    write_prompts(tmp_path / "other.json", [replace(PROMPTS[0], text="a green ring"), PROMPTS[1]])
+    with pytest.raises(InputError, match="sampled from other prompts"):
         scorers.score_folder(images, tmp_path / "other.json")
 
 

@@ -1,5 +1,6 @@
 """The probe on a trained analytic run: rows against plain autograd, and the cases that have no answer."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from analytic import PROMPTS, AnalyticBackbone, ColourScorer, Curved, Linear, an
 from problems import gradient, problem
 from torch import Tensor
 
-from jagg.config import Study
+from jagg.config import Reward, Study
 from jagg.errors import InputError
 from jagg.gradients.estimators import estimator_of
 from jagg.gradients.schedules.windows import window_of, window_signals
@@ -21,7 +22,7 @@ from jagg.probe.conditions import conditions
 from jagg.probe.products import Products, distance, dot, norm
 from jagg.probe.quality import Comparison, compare_gradients, mean_comparison, measure_window
 from jagg.prompts import write_prompts
-from jagg.records import write_json
+from jagg.records import read_json, write_json
 from jagg.train.loop import run_training
 from jagg.train.parameters import trainable
 
@@ -112,21 +113,21 @@ def test_the_stress_grid_is_every_combination(trained: Path) -> None:
     assert len(fast) == 8
 
 
-def test_a_missing_checkpoint_is_refused_and_a_diverged_run_is_measured_as_far_as_it_went(trained: Path) -> None:
-    study = analytic_study(
-        results=str(trained),
-        training__checkpoints=[0, 3, 5],
-        probe=PROBE | {"holdout": {"seeds": [0], "checkpoints": [5], "prompts": 1}},
-    )
-    with pytest.raises(InputError, match=r"no such checkpoint(.|\n)*step-0, step-3, step-6(.|\n)*step-5"):
+def test_a_missing_checkpoint_is_refused_and_a_diverged_run_is_measured_as_far_as_it_went(
+    trained: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(trained, results)
+    study = probe_study(results)
+    run = StudyPaths.of(study).run(REFERENCE)
+    shutil.rmtree(run.checkpoint(6))
+    with pytest.raises(InputError, match=r"no such checkpoint(.|\n)*step-0, step-3(.|\n)*step-6"):
         rows_of(study)
-    manifest = StudyPaths.of(study).run(REFERENCE).manifest
-    complete = manifest.read_text()
-    write_json(manifest, {"status": "diverged"})
-    try:
-        assert {row["step"] for row in rows_of(study)} == {0}
-    finally:
-        manifest.write_text(complete)
+    write_json(run.manifest, read_json(run.manifest) | {"status": "diverged"})
+    assert {row["step"] for row in rows_of(study)} == {0}
+    other = probe_study(results, estimators=["jagg"]).model_copy(update={"reward": Reward(weights={"red": 1.0})})
+    with pytest.raises(InputError, match=r"other settings(.|\n)*reward\.weights\.green"):
+        rows_of(other)
     with pytest.raises(InputError, match="no split of the probe has this seed"):
         rows_of(study, key("baseline", seed=7))
 

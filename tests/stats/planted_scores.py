@@ -31,7 +31,7 @@ def planted_scores(rng: np.random.Generator, truth: float, num_seeds: int, share
         "metric": np.array(METRICS)[metric],
         "prompt_id": prompt.astype(str),
     }
-    constants = {"unit": "cosine", "scorer": "s@1", "signature": "s", "environment": "e"}
+    constants = {"unit": "cosine", "scorer": "s@1", "signature": "s", "environment": "e", "prompt_group": ""}
     columns = {name: pa.array(values.tolist()) for name, values in texts.items()}
     columns |= {name: pa.array([text] * len(arm)) for name, text in constants.items()}
     columns |= {"seed": seed, "step": np.array(STEPS)[step], "image_index": 0 * seed, "value": value}

@@ -13,7 +13,7 @@ from jagg.stats.join import read_scores
 
 DEFAULT = {
     "backbone": "flux", "algorithm": "dancegrpo", "step": 10, "prompt_id": "a", "image_index": 0, "metric": "hpsv2",
-    "unit": "cosine", "scorer": "hpsv2@1", "signature": "s", "environment": "e",
+    "unit": "cosine", "scorer": "hpsv2@1", "signature": "s", "environment": "e", "prompt_group": "g",
 }  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_rows_that_stand_twice_are_refused() -> None:
     expect_refusal([*rows, rows[0]], "stand twice", "'seed': 0", "'arm': 'baseline'")
 
 
-@pytest.mark.parametrize("name", ["unit", "scorer", "signature", "environment"])
+@pytest.mark.parametrize("name", ["scorer", "signature", "environment", "prompt_group"])
 def test_mixed_provenance_is_refused(name: str) -> None:
     rows = by_seed({"baseline": {0: 0.3}}) + by_seed({"jagg": {0: 0.3}}, **{name: "other"})
     expect_refusal(rows, f"more than one {name}", DEFAULT[name], "other")

@@ -69,7 +69,7 @@ def late_change(test: claims.LateChange, case: Case) -> Part:
     lacking = {test.arm, test.reference} - set(scores.column("arm").unique().to_pylist())
     if lacking:
         raise NotTestableError(f"the results have no {' and no '.join(sorted(lacking))}")
-    joined = join_scores(scores, [test.arm, test.reference])
+    joined = join_scores(scores, [test.arm, test.reference], case.results.aggregation)
     steps = case.results.last_steps(place[2] for place in joined.scores)
     if len(steps) < 2:
         raise NotTestableError("a curve's change needs two checkpoints after step 0")
