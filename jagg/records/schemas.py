@@ -164,9 +164,10 @@ PAIRED_DIFFERENCES = pa.schema(
   that tier, which `p_holm` counts; `family_tests`: those of all tiers, which `ci_*_family` and `verdict_family` count.
 - `ci_*_crossed`: for other seeds and other prompts; `ci_*_unpaired`, `p_unpaired`: Welch, as if seeds were not paired.
 - `reference_gain`: mean of the reference here minus its mean at its first checkpoint, over the same seeds.
-- `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place.
+- `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place; a gain that is no
+  larger is never superior, whatever its interval.
 - `seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
-  true difference as large as the one seen."""
+  true difference as large as the one seen; of pooled cells that share no seed: in each cell."""
 
 GRADIENT_PROBES = pa.schema(
     [

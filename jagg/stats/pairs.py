@@ -47,6 +47,10 @@ class Comparison:
     num_prompts: int | None = None
     num_images: int | None = None
     notes: list[str] = field(default_factory=list)
+    num_seeds_each: int | None = None
+    """Seeds of the smallest cell, where cells that share no seed are pooled."""
+    floor: float | None = None
+    """How far from 0 other noise alone can put the difference here; None: not measured."""
 
     @property
     def place(self) -> Place:
@@ -82,9 +86,10 @@ class Comparison:
         arm, reference = self.arm_scores, self.reference_scores
         if len(self.seeds) < 3 or not np.isfinite(self.differences).all():
             return None
-        if min(arm.std(), reference.std()) <= rounding_spread(arm, reference):
+        if min(np.ptp(arm), np.ptp(reference)) <= rounding_spread(arm, reference):
             return None
-        return float(np.corrcoef(arm, reference)[0, 1])
+        scale = max(np.abs(arm).max(), np.abs(reference).max())
+        return float(np.corrcoef(arm / scale, reference / scale)[0, 1])
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -244,6 +249,7 @@ def _over_independent_cells(group: list[Comparison], design: Design) -> Comparis
         mean_over_cells([comparison.estimate for comparison in group], design.level),
         notes,
         num_seeds=sum(comparison.num_seeds for comparison in group),
+        num_seeds_each=min(comparison.num_seeds for comparison in group),
         mean_reference=_mean_known([comparison.mean_reference for comparison in group]),
         mean_arm=_mean_known([comparison.mean_arm for comparison in group]),
     )
@@ -275,6 +281,7 @@ def _pooled_comparison(
     unpaired: Estimate = _NO_PAIRS,
     by_prompt: ByPrompt | None = None,
     num_seeds: int = 0,
+    num_seeds_each: int | None = None,
     mean_reference: float | None = None,
     mean_arm: float | None = None,
 ) -> Comparison:
@@ -293,4 +300,5 @@ def _pooled_comparison(
         mean_reference,
         mean_arm,
         notes=[f"mean over {len(group)} cells", *notes],
+        num_seeds_each=num_seeds_each,
     )
