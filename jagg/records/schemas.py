@@ -302,10 +302,14 @@ CLAIMS = pa.schema(
         ("ci_level", pa.float64()),
         ("num_tests", pa.int64()),
         ("num_seeds", pa.int64()),
+        ("family_claims", pa.int64()),
+        ("verdict_family", pa.string()),
     ]
 )
 """One row a claim and kind of models. `kind`: published models, any model (the claim names none), or a counterpart: the
 same question to the other models of the study, which says nothing about the published ones. `verdict`: reproduced,
 contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that decides (see
 `reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`; row 1
-follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
+follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power. `num_seeds` is empty where rollouts
+or exact counts and not seeds are behind the estimate. Each `verdict` is held at the study's level alone;
+`verdict_family` is what remains where all `family_claims` verdicts that rest on intervals shall hold at once."""
