@@ -11,6 +11,12 @@ from jagg.records import atomic_path, read_table, write_json, write_table
 SCHEMA = pa.schema([("name", pa.string()), ("number", pa.int64()), ("value", pa.float64())])
 
 
+def test_a_binary_file_is_no_csv_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00\x01,\n\x80,2\n")
+    with pytest.raises(InputError, match="cannot read a table"):
+        read_table(tmp_path / "t.csv", SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

@@ -68,10 +68,15 @@ class Difference(_Paired):
     steps: Literal["last", "all"] = Field("last", description="At the last checkpoint, or at each after step 0.")
 
 
+NonNegative = Annotated[float | None, Field(ge=0.0)]
+
+
 class Passes(_Paired, _Region):
     """Counted backward passes: exact, or a mean over seeds where the algorithm draws its windows."""
 
     estimand: Literal["passes"]
+    low: NonNegative = Field(None, description="Lower end of the counts or ratios that the claim allows; null: none.")
+    high: PositiveFloat | None = Field(None, description="Upper end of them; null: none.")
     quantity: Literal["per_trajectory", "reduction", "window_reduction"] = Field(
         description="per_trajectory: of the arm; reduction: reference over arm; window_reduction: the same inside a "
         "window that the arm approximates."
@@ -82,6 +87,8 @@ class Time(_Paired, _Region):
     """Mean log ratio of training times, arm over reference, paired by seed; `low` and `high` are ratios."""
 
     estimand: Literal["time"]
+    low: NonNegative = Field(None, description="Lower end of the ratios that the claim allows; null: none.")
+    high: PositiveFloat | None = Field(None, description="Upper end of them; null: none.")
     stage: Literal["step", "update"] = Field(description="The whole training step, or its update.")
 
 

@@ -37,6 +37,8 @@ class Quantity:
     pointers: tuple[Pointer, ...] = ()
     reason: str = ""
     log: bool = False
+    num_rollouts: int | None = None
+    """Replicates where they are rollouts and not seeds: nothing is planned in seeds then."""
 
     @property
     def estimable(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from jagg.audit.claims import Scope
+from jagg.audit.values import check_values
 from jagg.config import Algorithm, Arm, EmbeddedBackbone, HubModel, Study, load_study, resolve
 from jagg.errors import InputError
 from jagg.records import (
@@ -225,9 +226,11 @@ def read_results(folder: Path) -> Results:
     """The tables of a folder, and the study's records beside it (`../study.json`, `../models/*/model.json`).
 
     Raises:
-        InputError: no table that an audit knows, or one that is damaged.
+        InputError: no table that an audit knows, or one that is damaged or holds what no result can.
     """
     tables = {name: _read(folder / name, schema) for name, schema in TABLES.items() if (folder / name).exists()}
+    for name, table in tables.items():
+        check_values(folder / name, table)
     if not tables:
         raise InputError(
             "no tables to audit", where=folder, expected="some of " + ", ".join(TABLES), got="none of them"

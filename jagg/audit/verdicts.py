@@ -28,13 +28,30 @@ def audit(claims: Iterable[tuple[str, Claim]], results: Results) -> pa.Table:
     """A table of schema `CLAIMS`: one row a claim and kind of models.
 
     A claim about published models is held against them alone. Where the results were made by other models, a second
-    row, a counterpart, shows what the same tests say of these; the two are never mixed. Each verdict is
-    wrong with probability at most 1 - level of the intervals, counted per row (see `jagg.audit.evidence`).
+    row, a counterpart, shows what the same tests say of these; the two are never mixed. Each `verdict` is
+    wrong with probability at most alpha = 1 - level of the intervals, counted per row (see `jagg.audit.evidence`).
+    `verdict_family` shares alpha out among all rows that rest on intervals (Bonferroni): all of them are right at once
+    with probability at least the level.
     """
-    return table_of([row for source, claim in claims for row in _rows(source, claim, results)], CLAIMS)
+    drafts = [draft for source, claim in claims for draft in _rows(source, claim, results)]
+    tested = sum(_has_intervals(part) for _, part in drafts)
+    return table_of([row | _in_family(part, results, tested) for row, part in drafts], CLAIMS)
 
 
-def _rows(source: str, claim: Claim, results: Results) -> list[dict[str, Any]]:
+Draft = tuple[dict[str, Any], Part | None]
+"""A row of `CLAIMS` without the family's columns, and the condition behind it; None: nothing could be tested."""
+
+
+def _has_intervals(part: Part | None) -> bool:
+    return part is not None and any(each.standard_error is not None for each in quantities(part))
+
+
+def _in_family(part: Part | None, results: Results, tested: int) -> dict[str, Any]:
+    verdict = NOT_TESTABLE if part is None else decide(part, (1 - results.level) / max(1, tested))["verdict"]
+    return {"family_claims": tested if _has_intervals(part) else None, "verdict_family": verdict}
+
+
+def _rows(source: str, claim: Claim, results: Results) -> list[Draft]:
     backbones = list(dict.fromkeys(backbone for backbone, _ in results.cells))
     if not claim.scope.models:
         return [_row(source, claim, results, ANY_MODEL, backbones)]
@@ -45,8 +62,9 @@ def _rows(source: str, claim: Claim, results: Results) -> list[dict[str, Any]]:
     return [*rows, _row(source, claim, results, SMALL if small else OTHER, others)] if others else rows
 
 
-def _row(source: str, claim: Claim, results: Results, kind: str, backbones: Sequence[str]) -> dict[str, Any]:
+def _row(source: str, claim: Claim, results: Results, kind: str, backbones: Sequence[str]) -> Draft:
     tests = claim.counterpart if kind in COUNTERPARTS and claim.counterpart else claim.tests
+    part = None
     try:
         if not backbones:
             made_by = ", ".join(_label(results, name) for name in dict.fromkeys(cell[0] for cell in results.cells))
@@ -57,7 +75,7 @@ def _row(source: str, claim: Claim, results: Results, kind: str, backbones: Sequ
         found = decide(part, 1 - results.level)
     except NotTestableError as error:
         found = _nothing(str(error))
-    return {
+    row = {
         "id": f"{claim.id}-counterpart" if kind in COUNTERPARTS else claim.id,
         "statement": claim.statement,
         "scope": _scope(claim, results, kind, backbones),
@@ -67,6 +85,7 @@ def _row(source: str, claim: Claim, results: Results, kind: str, backbones: Sequ
         "kind": kind,
         **found,
     }
+    return row, part
 
 
 def _condition(tests: Sequence[Any], case: Case, published: bool) -> Part:
@@ -144,7 +163,8 @@ def _numbers(verdict: str, reason: str, quantity: Quantity, alpha: float, every:
 def _reason(word: str, quantity: Quantity, alpha: float) -> str:
     low, high = (quantity.shown(value) for value in quantity.interval(alpha))
     value = f"exactly {low:.4g}" if low == high else f"{100 * (1 - alpha):.4g} % interval {low:.4g} to {high:.4g}"
-    return f"{word}: {quantity.name}: {value}, {_region(quantity)}"
+    rollouts = "" if quantity.num_rollouts is None else f" over {quantity.num_rollouts} rollouts"
+    return f"{word}: {quantity.name}: {value}{rollouts}, {_region(quantity)}"
 
 
 def _region(quantity: Quantity) -> str:

@@ -65,9 +65,10 @@ def _audit_claims(claims: list[Path] | None, tables: Path, out: Path) -> None:
 
     table = verdicts.audit(load_claims(_registries(claims)), read_results(tables))
     write_table(out, table)
-    found = table.column("verdict").to_pylist()
-    counts = ", ".join(f"{found.count(word)} {word}" for word in verdicts.VERDICTS)
-    note(f"{out}: {counts}")
+    for column, scope in (("verdict", "each held alone"), ("verdict_family", "all held at once")):
+        found = table.column(column).to_pylist()
+        counts = ", ".join(f"{found.count(word)} {word}" for word in verdicts.VERDICTS)
+        note(f"{out}: {counts} ({scope})")
 
 
 def _audit_published(path: Path, out: Path) -> None:

@@ -1,11 +1,12 @@
 """Verbs that turn scores into tables, a report and MLflow runs."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jagg.cli.arguments import Config, note, out_folder
+from jagg.cli.arguments import Config, note, out_file, out_folder
 from jagg.config import load_study
 from jagg.errors import InputError
 from jagg.keys import StudyPaths
@@ -20,6 +21,19 @@ def tables(config: Config) -> None:
 
     study = load_study(config)
     aggregate(study, StudyPaths.of(study))
+
+
+def finite_difference(value: float | None) -> float | None:
+    """Check that seeds can be planned for a difference.
+
+    Raises:
+        InputError: it is 0 or not finite.
+    """
+    if value is not None and not (math.isfinite(value) and value):
+        raise InputError(
+            "no seeds can be planned for this", where="--difference", expected="a number other than 0", got=value
+        )
+    return value
 
 
 def compare(
@@ -54,12 +68,16 @@ def compare(
     ] = "pooled",
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals (no unit).")] = 0.95,
     plan: Annotated[bool, typer.Option("--plan", help="Only print how many seeds a family of tests needs.")] = False,
-    tests: Annotated[int, typer.Option(min=1, help="With --plan: tests of the family.")] = 1,
+    tests: Annotated[int, typer.Option(min=1, max=1_000_000, help="With --plan: tests of the family.")] = 1,
     sd: Annotated[
-        float, typer.Option(min=1e-12, help="With --plan: deviation of paired differences over seeds, raw units.")
+        float,
+        typer.Option(min=1e-12, max=1e12, help="With --plan: deviation of paired differences over seeds, raw units."),
     ] = 1.0,
     difference: Annotated[
-        float | None, typer.Option(help="With --plan: true difference to find, raw units; default: --sd.")
+        float | None,
+        typer.Option(
+            help="With --plan: true difference to find, raw units; default: --sd.", callback=finite_difference
+        ),
     ] = None,
 ) -> None:
     """Paired differences between arms, by seed, on any long table of scores; or, with --plan, the seeds they need."""
@@ -75,6 +93,8 @@ def compare(
     from jagg.stats.compare import compare_files
     from jagg.stats.design import Design
 
+    for name in ("paired_differences.csv", "curves.csv"):
+        out_file(out / name)
     design = Design(reference, level, margins, optimised or None, primary, independent_cells, aa, aggregation)
     compared = compare_files(scores, design, arm)
     kinds = ("metric", "unit", "aggregation", "prompt_groups")

@@ -1,6 +1,6 @@
 """The whole study: one YAML file, checked as a whole."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -136,7 +136,9 @@ class Comparison(Section):
         default_factory=dict, description="Metric -> margin of equivalence, in raw units of the metric."
     )
     primary_metric: Name | None = Field(
-        None, description="Metric that is tested first, before cells and other metrics; null: the reward's first."
+        None,
+        description="Metric that is tested first, before cells and other metrics; null: the first of `reward.weights`, "
+        "which study.json then names.",
     )
     aggregation: Literal["pooled", "equal_weight"] = Field(
         "pooled",
@@ -194,6 +196,17 @@ class Study(Section):
     probe: Probe | None = Field(None, description="Gradient quality of the estimators; null: not measured.")
     tracking: Tracking = Tracking()
     resources: Resources = Resources()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _primary_metric(cls, content: Any) -> Any:
+        """The default becomes a value, since records do not keep the order of the weights."""
+        match content:
+            case {"comparison": {**comparison}, "reward": {"weights": {**weights}}} if (
+                weights and comparison.get("primary_metric") is None
+            ):
+                return content | {"comparison": comparison | {"primary_metric": next(iter(weights))}}
+        return content
 
     @model_validator(mode="after")
     def _references(self) -> "Study":

@@ -166,11 +166,12 @@ PAIRED_DIFFERENCES = pa.schema(
   that tier, which `p_holm` counts; `family_tests`: those of all tiers, which `ci_*_family` and `verdict_family` count.
 - `ci_*_crossed`: for other seeds and other prompts; `ci_*_unpaired`, `p_unpaired`: Welch, as if seeds were not paired.
 - `reference_gain`: mean of the reference here minus its mean at its first checkpoint, over the same seeds.
-- `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place.
+- `aa_floor`: the A/A arm's largest deviation from 0 that its interval allows, in the same place; a gain that is no
+  larger is never superior, whatever its interval.
 - `unit`: of means, differences and margins. `aggregation`: how a seed's prompts are averaged, pooled or equal_weight
   (over groups); `prompt_groups`: the groups with their numbers of prompts.
 - `seeds_needed`: with a margin, to show equivalence at 80 % power if the true difference is 0; without one, to detect a
-  true difference as large as the one seen."""
+  true difference as large as the one seen; of pooled cells that share no seed: in each cell."""
 
 GRADIENT_PROBES = pa.schema(
     [
@@ -305,13 +306,17 @@ CLAIMS = pa.schema(
         ("ci_level", pa.float64()),
         ("num_tests", pa.int64()),
         ("num_seeds", pa.int64()),
+        ("family_claims", pa.int64()),
+        ("verdict_family", pa.string()),
     ]
 )
 """One row a claim and kind of models. `kind`: published models, any model (the claim names none), or a counterpart: the
 same question to the other models of the study, which says nothing about the published ones. `verdict`: reproduced,
 contradicted, inconclusive or not-testable. `estimate` and its interval are those of the test that decides (see
 `reason`), of `num_tests` in the claim. `evidence`: rows of tables, as in `paired_differences.csv#12,14-16`; row 1
-follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power."""
+follows the header. `seeds_needed`: to decide an inconclusive claim with 80 % power. `num_seeds` is empty where rollouts
+or exact counts and not seeds are behind the estimate. Each `verdict` is held at the study's level alone;
+`verdict_family` is what remains where all `family_claims` verdicts that rest on intervals shall hold at once."""
 
 COVERAGE = pa.schema(
     [

@@ -53,7 +53,8 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, schema)
-    except (OSError, pa.ArrowException) as error:
+        names = table.column_names
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(
             "cannot read a table",
             where=path,
@@ -61,16 +62,16 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             got=_first_line(error),
             fix="make the file again; in a study, remove it and run the study again",
         ) from error
-    missing = [name for name in schema.names if name not in table.column_names]
+    missing = [name for name in schema.names if name not in names]
     if missing:
         raise InputError(
             "a table lacks columns", where=path, expected=", ".join(schema.names), got="no " + ", ".join(missing)
         )
-    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError("columns stand twice", where=path, expected="distinct columns", got=", ".join(twice))
     columns = {}
-    for name in table.column_names:
+    for name in names:
         column = table.column(name)
         if name in schema.names:
             try:

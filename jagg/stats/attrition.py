@@ -48,7 +48,7 @@ def _row(comparison: Comparison, arm: str, joined: Joined, statuses: Statuses, d
     }
     lost = sorted((set(by_seed[design.reference]) | set(by_seed[arm])) - set(comparison.seeds))
     worst, best = (_imputed(comparison, joined, lost, design, sign) for sign in (-1, 1))
-    words = {verdict(case, margin) for case in (estimate, worst, best)}
+    words = {verdict(case, margin, comparison.floor) for case in (estimate, worst, best)}
     return {
         "backbone": cell[0],
         "algorithm": cell[1],
@@ -62,7 +62,7 @@ def _row(comparison: Comparison, arm: str, joined: Joined, statuses: Statuses, d
         "difference": estimate.mean,
         "ci_low": estimate.ci_low,
         "ci_high": estimate.ci_high,
-        "verdict": verdict(estimate, margin),
+        "verdict": verdict(estimate, margin, comparison.floor),
         "num_imputed": len(lost),
         "worst_difference": worst.mean,
         "worst_ci_low": worst.ci_low,

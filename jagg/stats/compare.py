@@ -30,7 +30,6 @@ class Compared:
 
     design: Design
     arms: dict[str, list[Comparison]]
-    floors: dict[Place, float]
     joined: Joined
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is not finite, and a note says so
@@ -48,7 +47,8 @@ class Compared:
         for comparison in comparisons:
             place = comparison.place
             scale = self.joined.scales[comparison.metric]
-            extra = _Context(members.get(place), total, gains.get(place), self.floors.get(place), scale)
+            num_arms = len(set(self.arms) - {self.design.aa_arm})
+            extra = _Context(members.get(place), total, gains.get(place), num_arms, scale)
             yield _row(comparison, self.design, extra)
 
 
@@ -60,7 +60,8 @@ def compare_arms(scores: pa.Table, design: Design, arms: Collection[str] | None 
     joined = join_scores(scores, [design.reference, *names, *extra], design.aggregation)
     compared = {arm: compare_arm(joined, arm, design) for arm in [*names, *extra]}
     floors = _floors(compared[design.aa_arm]) if design.aa_arm is not None else {}
-    return Compared(design, {arm: compared[arm] for arm in names}, floors, joined)
+    floored = {arm: [replace(each, floor=floors.get(each.place)) for each in compared[arm]] for arm in names}
+    return Compared(design, floored, joined)
 
 
 def compare(
@@ -147,14 +148,14 @@ class _Context:
     member: Membership | None
     family_tests: int
     gain: float | None
-    floor: float | None
+    num_arms: int
     scale: Scale
 
 
 def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str, Any]:
     estimate, flips = comparison.estimate, comparison.flips
     margin = design.margin(comparison.metric)
-    needed, seeds_note = _seeds_needed(estimate, margin, design, comparison.num_seeds)
+    needed, seeds_note = _seeds_needed(comparison, margin, design)
     return {
         "backbone": comparison.cell[0],
         "algorithm": comparison.cell[1],
@@ -179,7 +180,7 @@ def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str,
         "margin": None if margin is None else -margin.low,
         "p_noninferiority": None if margin is None else noninferiority_p(estimate, -margin.low),
         "p_equivalence": None if margin is None or margin.one_sided else equivalence_p(estimate, *margin.bounds),
-        "verdict": verdict(estimate, margin),
+        "verdict": verdict(estimate, margin, comparison.floor),
         "smallest_detectable": _smallest_detectable(estimate, design.alpha),
         "seeds_needed": needed,
         "num_prompts": comparison.num_prompts,
@@ -189,19 +190,19 @@ def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str,
         "margin_low": None if margin is None else margin.low,
         "margin_high": None if margin is None or margin.one_sided else margin.high,
         "reference_gain": context.gain,
-        "aa_floor": context.floor,
+        "aa_floor": comparison.floor,
         "unit": context.scale.unit,
         "aggregation": design.aggregation,
         "prompt_groups": ", ".join(f"{name} {size}" for name, size in comparison.group_sizes.items()),
         "note": "; ".join(part for part in _notes(comparison, design, context, seeds_note) if part),
-        **_family_columns(estimate, margin, design, context),
+        **_family_columns(comparison, margin, design, context),
         **_sensitivity_columns(comparison, design.level),
     }
 
 
-def _family_columns(estimate: Estimate, margin: Margin | None, design: Design, context: _Context) -> dict[str, Any]:
+def _family_columns(comparison: Comparison, margin: Margin | None, design: Design, context: _Context) -> dict[str, Any]:
     """Tier, corrected p, and an interval that holds at once with those of all declared tests (Bonferroni)."""
-    member = context.member
+    member, estimate = context.member, comparison.estimate
     if member is None:
         names = ("p_holm", "family_size", "family_tests", "ci_low_family", "ci_high_family", "verdict_family")
         return {**dict.fromkeys(names), "family": EXPLORATORY}
@@ -213,7 +214,7 @@ def _family_columns(estimate: Estimate, margin: Margin | None, design: Design, c
         "family_tests": context.family_tests,
         "ci_low_family": low,
         "ci_high_family": high,
-        "verdict_family": verdict(replace(estimate, ci_low=low, ci_high=high), margin),
+        "verdict_family": verdict(replace(estimate, ci_low=low, ci_high=high), margin, comparison.floor),
     }
 
 
@@ -242,28 +243,33 @@ def _notes(comparison: Comparison, design: Design, context: _Context, seeds_note
     yield context.scale.note
     if comparison.is_weighted:
         yield "no crossed interval: groups of unequal size have equal weight"
-    yield also(estimate, margin)
+    yield also(estimate, margin, comparison.floor)
     yield seeds_note
     if margin is not None and context.gain is not None and -margin.low > context.gain:
         yield f"margin exceeds what training gained ({context.gain:.4g})"
-    yield _floor_note(comparison, design, context.floor)
+    yield _floor_note(comparison, design)
+    if context.member is not None and context.num_arms > 1:
+        yield f"the family holds the tests of this arm alone, of {context.num_arms} arms"
     if len(comparison.seeds) > MAX_ENUMERATED_SEEDS:
         yield f"sign-flip test not enumerated above {MAX_ENUMERATED_SEEDS} seeds"
 
 
-def _floor_note(comparison: Comparison, design: Design, floor: float | None) -> str:
+def _floor_note(comparison: Comparison, design: Design) -> str:
     """What the A/A arm says of a row: it is the yardstick itself, or the row's difference is no larger than it."""
-    estimate = comparison.estimate
-    if floor is None or estimate.mean is None or not estimate.estimable:
+    estimate, floor = comparison.estimate, comparison.floor
+    if design.aa_arm is None or estimate.mean is None or not estimate.estimable:
         return ""
     assert estimate.ci_low is not None
     assert estimate.ci_high is not None
     if comparison.arm == design.aa_arm:
         away = "" if estimate.ci_low <= 0 <= estimate.ci_high else ", and its interval leaves out 0: look for a cause"
         return f"A/A: the reference with other noise{away}"
-    if estimate.ci_low > 0 and abs(estimate.mean) <= floor:
-        return f"not an improvement: no larger than what other noise does to the reference (A/A floor {floor:.4g})"
-    return ""
+    if floor is None:
+        return "no A/A floor here: the A/A arm has no interval"
+    if estimate.ci_low <= 0 <= estimate.ci_high or abs(estimate.mean) > floor:
+        return ""
+    word = "not an improvement: " if estimate.mean > 0 else ""
+    return f"{word}no larger than what other noise does to the reference (A/A floor {floor:.4g})"
 
 
 def _smallest_detectable(estimate: Estimate, alpha: float) -> float | None:
@@ -272,8 +278,10 @@ def _smallest_detectable(estimate: Estimate, alpha: float) -> float | None:
     return smallest_detectable(estimate.standard_error, estimate.df, alpha)
 
 
-def _seeds_needed(estimate: Estimate, margin: Margin | None, design: Design, num_seeds: int) -> tuple[int | None, str]:
+def _seeds_needed(comparison: Comparison, margin: Margin | None, design: Design) -> tuple[int | None, str]:
     """Seeds that a claim would need (see `PAIRED_DIFFERENCES`), and a note where these cannot test the margin."""
+    estimate, each = comparison.estimate, comparison.num_seeds_each
+    num_seeds = comparison.num_seeds if each is None else each
     if estimate.sd is None or estimate.mean is None:
         return None, ""
     if margin is None:
@@ -282,4 +290,5 @@ def _seeds_needed(estimate: Estimate, margin: Margin | None, design: Design, num
     if needed is not None and needed <= num_seeds:
         return needed, ""
     would = "no number of seeds that the planner tries would" if needed is None else f"{needed} could"
-    return needed, f"these {num_seeds} seeds cannot be expected to show {margin.text}; {would}"
+    seeds = f"{num_seeds} seeds" + ("" if each is None else " of a cell")
+    return needed, f"these {seeds} cannot be expected to show {margin.text}; {would}"

@@ -68,11 +68,12 @@ def _one_sided_p(estimate: Estimate, bound: float, side: int) -> float | None:
     return float(stats.t.sf(side * (estimate.mean - bound) / estimate.standard_error, estimate.df))
 
 
-def verdict(estimate: Estimate, margin: float | Margin | None) -> str:
+def verdict(estimate: Estimate, margin: float | Margin | None, floor: float | None = None) -> str:
     """The word that the interval alone allows.
 
     A margin was fixed before the run as what does not matter, so an interval inside it is `equivalent` even where it
     leaves out 0; `also` then says on which side it lies. Without a margin only superior, inferior or inconclusive.
+    A gain of at most `floor`, which other noise alone can make, is never `superior`.
     """
     if not estimate.estimable:
         return "not-estimable"
@@ -82,16 +83,17 @@ def verdict(estimate: Estimate, margin: float | Margin | None) -> str:
     bounds = None if margin is None else Margin.of(margin)
     if bounds and bounds.low < low and high < bounds.high and not bounds.one_sided:
         return "equivalent"
-    if low > 0:
+    assert estimate.mean is not None
+    if low > 0 and (floor is None or estimate.mean > floor):
         return "superior"
     if bounds and low > bounds.low:
         return "non-inferior"
     return "inferior" if high < 0 else "inconclusive"
 
 
-def also(estimate: Estimate, margin: float | Margin | None) -> str:
+def also(estimate: Estimate, margin: float | Margin | None, floor: float | None = None) -> str:
     """The margin behind a claim of sameness, and on which side of 0 an interval inside it lies."""
-    word = verdict(estimate, margin)
+    word = verdict(estimate, margin, floor)
     if margin is None or word not in ("equivalent", "non-inferior"):
         return ""
     bounds = Margin.of(margin)

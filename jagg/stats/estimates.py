@@ -11,6 +11,7 @@ Seeds = Float64[np.ndarray, "seeds"]
 MAX_ENUMERATED_SEEDS = 20
 _ROUNDING = 1e-10
 _SCORE_ROUNDING = 1e-13
+_COMPUTABLE = (1e-75, 1e75)  # fourth powers of a spread must stay inside the range of floating point
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ def unusable(*samples: Seeds, resolution: float = 0.0) -> str:
     if any(len(sample) == 1 for sample in samples):
         return "one value has no spread (n = 1)"
     floor = max(resolution, _ROUNDING * max(float(np.abs(sample).max()) for sample in samples))
-    if all(sample.std(ddof=1) <= floor for sample in samples):
+    spread = max(float(np.ptp(sample)) for sample in samples)
+    if spread <= floor:
         return "no spread across seeds"
+    if not _COMPUTABLE[0] < spread < _COMPUTABLE[1]:
+        return "a spread outside the range of floating point"
     return ""
 
 

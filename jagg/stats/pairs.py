@@ -48,6 +48,10 @@ class Comparison:
     num_prompts: int | None = None
     num_images: int | None = None
     notes: list[str] = field(default_factory=list)
+    num_seeds_each: int | None = None
+    """Seeds of the smallest cell, where cells that share no seed are pooled."""
+    floor: float | None = None
+    """How far from 0 other noise alone can put the difference here; None: not measured."""
     group_sizes: dict[str, int] = field(default_factory=dict)
     """Group -> number of its prompts in a seed; empty where prompts have no groups."""
     aggregation: str = POOLED_PROMPTS
@@ -94,9 +98,10 @@ class Comparison:
         arm, reference = self.arm_scores, self.reference_scores
         if len(self.seeds) < 3 or not np.isfinite(self.differences).all():
             return None
-        if min(arm.std(), reference.std()) <= rounding_spread(arm, reference):
+        if min(np.ptp(arm), np.ptp(reference)) <= rounding_spread(arm, reference):
             return None
-        return float(np.corrcoef(arm, reference)[0, 1])
+        scale = max(np.abs(arm).max(), np.abs(reference).max())
+        return float(np.corrcoef(arm / scale, reference / scale)[0, 1])
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -140,8 +145,8 @@ def _compare_place(joined: Joined, place: Place, arm: str, design: Design) -> Co
         len(ours[shared[0]].prompts) if shared else None,
         len(ours[shared[0]].items) if shared else None,
         _seed_notes(ours, theirs, arm, reference),
-        group_sizes(joined.groups[code] for code in ours[shared[0]].prompts) if shared else {},
-        design.aggregation,
+        group_sizes=group_sizes(joined.groups[code] for code in ours[shared[0]].prompts) if shared else {},
+        aggregation=design.aggregation,
     )
 
 
@@ -258,6 +263,7 @@ def _over_independent_cells(group: list[Comparison], design: Design) -> Comparis
         mean_over_cells([comparison.estimate for comparison in group], design.level),
         notes,
         num_seeds=sum(comparison.num_seeds for comparison in group),
+        num_seeds_each=min(comparison.num_seeds for comparison in group),
         mean_reference=_mean_known([comparison.mean_reference for comparison in group]),
         mean_arm=_mean_known([comparison.mean_arm for comparison in group]),
     )
@@ -289,6 +295,7 @@ def _pooled_comparison(
     unpaired: Estimate = _NO_PAIRS,
     by_prompt: ByPrompt | None = None,
     num_seeds: int = 0,
+    num_seeds_each: int | None = None,
     mean_reference: float | None = None,
     mean_arm: float | None = None,
 ) -> Comparison:
@@ -309,4 +316,5 @@ def _pooled_comparison(
         notes=[f"mean over {len(group)} cells", *notes],
         group_sizes=group[0].group_sizes if all(c.group_sizes == group[0].group_sizes for c in group) else {},
         aggregation=group[0].aggregation,
+        num_seeds_each=num_seeds_each,
     )

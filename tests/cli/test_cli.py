@@ -174,6 +174,20 @@ def test_what_is_no_margin(margin: str) -> None:
     assert "not a margin" in refused("compare", "--plan", f"--margin={margin}")
 
 
+@pytest.mark.parametrize(
+    "option", ["--difference=0", "--difference=nan", "--difference=inf", "--sd=inf", "--sd=nan", f"--tests={10**400}"]
+)
+def test_what_no_seeds_can_be_planned_for(option: str) -> None:
+    assert option.split("=", maxsplit=1)[0] in refused("compare", "--plan", option)
+
+
+def test_a_comparison_writes_both_of_its_tables_or_none(tmp_path: Path) -> None:
+    (tmp_path / "out" / "curves.csv").mkdir(parents=True)
+    message = refused("compare", "s.csv", "--arm", "a", "--reference", "b", "--out", str(tmp_path / "out"))
+    assert "curves.csv" in message
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["curves.csv"]
+
+
 def test_compare_says_which_arguments_are_missing() -> None:
     assert "no --reference, --out" in refused("compare", "s.csv", "--arm", "a")
 

@@ -8,6 +8,7 @@ import yaml
 from jagg.config import canonical_json, load_study
 from jagg.config.schema import key_reference, study_schema
 from jagg.errors import InputError
+from jagg.records import write_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +29,19 @@ def fault(content: dict, tmp_path: Path) -> str:
 @pytest.mark.parametrize("name", ["small", "smoke", "paper"])
 def test_study_files_of_the_project_are_valid(name: str) -> None:
     assert load_study(ROOT / "configs" / f"{name}.yaml").study == name
+
+
+def test_the_primary_metric_is_the_reward_s_first_and_stays_it_in_the_record(content: dict, tmp_path: Path) -> None:
+    """Records sort their keys; what was declared first must not become another metric by that."""
+    content["reward"]["weights"] = {"hpsv2": 0.5, "clipscore": 0.5}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    study = load_study(tmp_path / "study.yaml")
+    write_json(tmp_path / "study.json", study.model_dump(mode="json"))
+    assert study.comparison.primary_metric == "hpsv2"
+    assert load_study(tmp_path / "study.json").comparison == study.comparison
+    content["comparison"]["primary_metric"] = "pickscore"
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    assert load_study(tmp_path / "study.yaml").comparison.primary_metric == "pickscore"
 
 
 def test_the_published_schema_is_the_current_one() -> None:

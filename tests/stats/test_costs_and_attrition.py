@@ -131,6 +131,16 @@ def test_runs_that_are_missing_have_a_worst_and_a_best_case() -> None:
     assert (row["verdict"], row["worst_case_verdict"]) == ("equivalent", "inconclusive")
 
 
+def test_a_gain_below_the_aa_floor_is_no_improvement_in_the_account_of_runs_either() -> None:
+    again, ours = {0: 0.304, 1: 0.296, 2: 0.301}, {0: 0.304, 1: 0.305, 2: 0.3045}
+    runs = table(by_seed({"baseline": dict.fromkeys(range(3), 0.30), "again": again, "jagg": ours}))
+    design = Design("baseline", aa_arm="again")
+    result = compare_arms(runs, design, ["jagg"])
+    (row,) = attrition_rows(result.arms, result.joined, {}, design)
+    assert row["ci_low"] > 0
+    assert (row["verdict"], row["worst_case_verdict"]) == ("inconclusive", "inconclusive")
+
+
 def test_with_all_runs_there_the_worst_case_is_the_case() -> None:
     result = compared(CURVE)
     complete = {key: status for key, status in statuses().items() if key[2] < 3}

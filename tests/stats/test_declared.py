@@ -10,6 +10,7 @@ from jagg.stats.design import Design
 from jagg.stats.equivalence import Margin, also, equivalence_p, verdict
 from jagg.stats.estimates import Estimate, at_level, paired_t
 from jagg.stats.plan import seed_plan
+from jagg.stats.power import seeds_for_equivalence
 
 D = np.array([0.0041, 0.0049, 0.0045, 0.0047, 0.0043])
 
@@ -89,6 +90,17 @@ def test_disjoint_or_independent_cells_add_their_variances() -> None:
         assert row["mean_reference"] == pytest.approx(0.3)
 
 
+def test_independent_cells_need_their_seeds_in_every_cell() -> None:
+    """Four seeds in each of two cells are not the eight that each would need."""
+    rows = cells({"flux": A, "qwen_image": B}, {"flux": range(4), "qwen_image": range(4, 8)})
+    spread = np.linalg.norm([np.std(A, ddof=1), np.std(B, ddof=1)]) / 2
+    margin = next(m for m in np.arange(0.002, 0.02, 1e-5) if seeds_for_equivalence(spread, m) == 6)
+    row = pooled(rows, margins={"hpsv2": float(margin)})
+    assert (row["num_seeds"], row["seeds_needed"]) == (8, 6)
+    assert "these 4 seeds of a cell cannot be expected" in row["note"]
+    assert "6 could" in row["note"]
+
+
 def test_crossed_interval_of_cells_joins_prompts_by_name() -> None:
     rows = by_prompt([[0.01, 0.02], [0.03, 0.01], [0.02, 0.05]])
     other = [row | {"backbone": "qwen_image"} for row in rows]
@@ -163,12 +175,41 @@ def test_a_gain_below_the_aa_floor_is_not_called_an_improvement() -> None:
         "jagg": {0: 0.304, 1: 0.305, 2: 0.3045}, "strong": {0: 0.400, 1: 0.405, 2: 0.402},
     }  # fmt: skip
     rows = {row["arm"]: row for row in rows_of(table(by_seed(runs)), aa_arm="again")}
-    assert {row["verdict"] for name, row in rows.items() if name != "again"} == {"superior"}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "again": "inconclusive", "jagg": "inconclusive", "strong": "superior",
+    }  # fmt: skip
+    assert rows["jagg"]["ci_low"] > 0
+    assert rows["jagg"]["verdict_family"] == "inconclusive"
     assert rows["jagg"]["aa_floor"] == max(-rows["again"]["ci_low"], rows["again"]["ci_high"])
+    with_margin = rows_of(table(by_seed(runs)), aa_arm="again", margins={"hpsv2": 0.005}, arms=["jagg"])
+    assert [row["verdict"] for row in with_margin] == ["non-inferior"]
     assert "not an improvement" in rows["jagg"]["note"]
     assert "not an improvement" not in rows["strong"]["note"]
     assert "the reference with other noise" in rows["again"]["note"]
     expect_refusal(by_seed(runs), "unknown arm 'agin'", aa_arm="agin")
+
+
+def test_a_loss_below_the_aa_floor_stays_a_loss_and_a_floor_that_is_not_there_is_named() -> None:
+    runs = {
+        "baseline": dict.fromkeys(range(3), 0.30), "again": {0: 0.304, 1: 0.296, 2: 0.301},
+        "jagg": {0: 0.296, 1: 0.295, 2: 0.2955},
+    }  # fmt: skip
+    (row,) = rows_of(table(by_seed(runs)), aa_arm="again", arms=["jagg"])
+    assert row["verdict"] == "inferior"
+    assert "no larger than what other noise does" in row["note"]
+    assert "improvement" not in row["note"]
+    single = runs | {"again": {0: 0.304}, "jagg": {0: 0.304, 1: 0.305, 2: 0.3045}}
+    (row,) = rows_of(table(by_seed(single)), aa_arm="again", arms=["jagg"])
+    assert (row["verdict"], row["aa_floor"]) == ("superior", None)
+    assert "no A/A floor here" in row["note"]
+
+
+def test_families_of_several_arms_say_that_each_counts_its_own_tests() -> None:
+    runs = {arm: {0: 0.3 + shift, 1: 0.31, 2: 0.32} for shift, arm in enumerate(("baseline", "jagg", "other"))}
+    rows = rows_of(table(by_seed(runs, unit="points")))
+    assert all("tests of this arm alone, of 2 arms" in row["note"] for row in rows)
+    (alone,) = rows_of(table(by_seed(runs, unit="points")), arms=["jagg"])
+    assert "arms" not in alone["note"]
 
 
 def test_bands_hold_for_all_checkpoints_at_once() -> None:

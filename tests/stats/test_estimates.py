@@ -38,6 +38,8 @@ def test_t_interval_of_five_seeds() -> None:
         ([0.0, 0.0], "no spread", 0.0),
         ([0.01, np.nan, 0.02], "not finite", None),
         ([0.01, np.inf, 0.02], "not finite", None),
+        ([1e300, 2e300, 4e300], "range of floating point", pytest.approx(7e300 / 3)),
+        ([1e-300, 2e-300, 4e-300], "range of floating point", pytest.approx(7e-300 / 3)),
     ],
 )
 def test_what_cannot_be_estimated_is_empty_with_a_reason(differences: list, reason: str, mean: float | None) -> None:

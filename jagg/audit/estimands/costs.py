@@ -23,9 +23,9 @@ def passes(test: claims.Passes, case: Case) -> Part:
 def _passes(test: claims.Passes, case: Case, cell: Cell, pairs: list[tuple[Row, Row]]) -> Quantity:
     name = f"{cell_name(cell)}: {_PASSES[test.quantity].format(arm=test.arm, reference=test.reference)}"
     values = [_count(test, case, cell, arm, reference) for arm, reference in pairs]
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and value > 0]
     if not known or len(known) < len(values):
-        return missing(name, "no pair of complete runs" if not values else "the arm approximates no window")
+        return missing(name, "no pair of complete runs" if not values else "a run has no such count above 0")
     pointers = _pointers(pairs)
     if max(known) == min(known):
         low, high = _ends(test)
@@ -42,6 +42,9 @@ _PASSES = {
 
 
 def _count(test: claims.Passes, case: Case, cell: Cell, arm: Row, reference: Row) -> float | None:
+    """None where a count is missing or the arm approximates no window."""
+    if not (_counted(arm) and _counted(reference)):
+        return None
     if test.quantity == "reduction":
         return float(_per_trajectory(reference) / _per_trajectory(arm))
     study = case.results.study
@@ -50,11 +53,15 @@ def _count(test: claims.Passes, case: Case, cell: Cell, arm: Row, reference: Row
     evaluations = study.backbones[cell[0]].guidance.evaluations_per_velocity
     if test.quantity == "per_trajectory":
         return _per_trajectory(arm) / evaluations
-    if not arm["windows_approximate"]:
+    if not arm["windows_approximate"] or arm["windows_exact"] is None:
         return None
     window = study.algorithms[cell[1]].window
     nodes = (arm["backward_passes"] / evaluations - window * arm["windows_exact"]) / arm["windows_approximate"]
-    return float(window / nodes)
+    return float(window / nodes) if nodes else None
+
+
+def _counted(row: Row) -> bool:
+    return bool(row["backward_passes"] and row["trajectories"])
 
 
 def _per_trajectory(row: Row) -> float:
@@ -66,19 +73,17 @@ def _ends(test: claims.Passes | claims.Time) -> tuple[float, float]:
 
 
 def _log_ends(test: claims.Passes | claims.Time) -> tuple[float, float]:
-    return -math.inf if test.low is None else math.log(test.low), math.inf if test.high is None else math.log(test.high)
+    return (math.log(test.low) if test.low else -math.inf), (math.inf if test.high is None else math.log(test.high))
 
 
 def _pairs(case: Case, arm: str, reference: str) -> dict[Cell, list[tuple[Row, Row]]]:
-    """Rows of arm and reference by cell, paired by seed; rows without counts are left out.
+    """Rows of arm and reference by cell, paired by seed.
 
     Raises:
         NotTestableError: an arm has no run.
     """
     by_key: dict[str, dict[tuple[Cell, int], Row]] = defaultdict(dict)
     for row in case.results.rows(_TABLE):
-        if not row["backward_passes"] or not row["trajectories"]:
-            continue
         by_key[row["arm"]][(row["backbone"], row["algorithm"]), row["seed"]] = row
     for name in (arm, reference):
         if not by_key[name]:
@@ -93,11 +98,12 @@ def _pointers(pairs: list[tuple[Row, Row]]) -> tuple[Pointer, ...]:
     return tuple((_TABLE, row["#"]) for pair in pairs for row in pair)
 
 
-def _log_time_ratios(pairs: list[tuple[Row, Row]], stage: str) -> list[float]:
-    """log(arm / reference) by seed; the table holds both over the study's own reference."""
+def _log_time_ratios(pairs: list[tuple[Row, Row]], stage: str) -> list[float] | None:
+    """log(arm / reference) by seed; the table holds both over the study's own reference. None: a time is unknown."""
     column = _TIME_RATIOS[stage]
-    known = [(arm[column], reference[column]) for arm, reference in pairs if arm[column] and reference[column]]
-    return [math.log(arm / reference) for arm, reference in known]
+    if not all(row[column] for pair in pairs for row in pair):
+        return None
+    return [math.log(arm[column] / reference[column]) for arm, reference in pairs]
 
 
 def time(test: claims.Time, case: Case) -> Part:
@@ -108,8 +114,14 @@ def time(test: claims.Time, case: Case) -> Part:
     for cell in case.cells(test.arm):
         name = f"{cell_name(cell)}: {test.stage} time of {test.arm} over {test.reference}"
         ratios = _log_time_ratios(runs[cell], test.stage)
-        parts.append(of_seeds(name, ratios, low, high, pointers=_pointers(runs[cell]), log=True))
+        if ratios is None:
+            parts.append(missing(name, _UNKNOWN))
+        else:
+            parts.append(of_seeds(name, ratios, low, high, pointers=_pointers(runs[cell]), log=True))
     return All(tuple(parts))
+
+
+_UNKNOWN = "the time of a run is not known"
 
 
 def time_order(test: claims.TimeOrder, case: Case) -> Part:
@@ -123,12 +135,13 @@ def time_order(test: claims.TimeOrder, case: Case) -> Part:
             continue
         one, other = ({arm["seed"]: (arm, reference) for arm, reference in runs[cell]} for cell in both)
         shared = sorted(set(one) & set(other))
-        changes = [
-            _log_time_ratios([one[seed]], test.stage)[0] - _log_time_ratios([other[seed]], test.stage)[0]
-            for seed in shared
-        ]
+        lower, higher = (_log_time_ratios([side[seed] for seed in shared], test.stage) for side in (one, other))
         pointers = _pointers([pair for seed in shared for pair in (one[seed], other[seed])])
         name = f"{backbone}: {test.stage} time ratio under {test.lower} over that under {test.higher}"
+        if lower is None or higher is None:
+            parts.append(missing(name, _UNKNOWN))
+            continue
+        changes = [below - above for below, above in zip(lower, higher)]
         parts.append(of_seeds(name, changes, high=0.0, pointers=pointers, log=True))
     if not parts:
         raise NotTestableError(f"no backbone has both {test.lower} and {test.higher}")
@@ -154,7 +167,7 @@ def window_sweep(test: claims.WindowSweep, case: Case) -> Part:
         for name in arms:
             settings = study.arms[name].applied_to(study.algorithms[cell[1]]).model_dump(mode="json")
             window = settings.pop("window")
-            if runs[name][cell]:
+            if runs[name][cell] and all(_counted(row) for row in runs[name][cell][0]):
                 groups[cell[0], str(sorted(settings.items()))][window] = runs[name][cell][0]
     parts = []
     for (backbone, _), pairs in groups.items():

@@ -68,10 +68,11 @@ def _mean(name: str, row: Row, column: str, low: float, high: float) -> Quantity
     n, mean = row["num_rollouts"] or 0, row[column]
     sd = _spread(row, column)
     reason = "the table has no value" if mean is None else "the table has no spread of it" if sd is None else ""
-    if not reason and n < 2:
+    if not reason and (n < 2 or sd == 0):
         reason = f"{n} rollout(s) have no spread"
-    error = None if reason else (sd or 0.0) / math.sqrt(n)
-    return Quantity(name, mean, low, high, error, n - 1, n, ((_TABLE, row["#"]),), reason)
+    error = None if reason or sd is None else sd / math.sqrt(n)
+    pointers = ((_TABLE, row["#"]),)
+    return Quantity(name, mean, low, high, error, n - 1, pointers=pointers, reason=reason, num_rollouts=n)
 
 
 def _spread(row: Row, column: str) -> float | None:
@@ -106,4 +107,5 @@ def _welch(name: str, first: Quantity, last: Quantity) -> Quantity:
     degrees = sum(variance**2 / (part.df or 1.0) for variance, part in zip(variances, (first, last)))
     df = sum(variances) ** 2 / degrees
     error = math.sqrt(sum(variances))
-    return Quantity(name, first.mean - last.mean, 0.0, math.inf, error, df, first.num_seeds, pointers)
+    n = min(first.num_rollouts or 0, last.num_rollouts or 0)
+    return Quantity(name, first.mean - last.mean, 0.0, math.inf, error, df, pointers=pointers, num_rollouts=n)

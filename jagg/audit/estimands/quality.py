@@ -29,8 +29,8 @@ def difference(test: claims.Difference, case: Case) -> Part:
 
 def _difference(test: claims.Difference, table: str, name: str, row: Row) -> Quantity:
     low, high, reason = _region(test, row)
-    n, sd = row["num_seeds"], row["sd_difference"]
-    if not reason and (row["difference"] is None or sd is None or n < 2 or row["ci_low"] is None):
+    n, sd = row["num_seeds"] or 0, row["sd_difference"]
+    if not reason and (row["difference"] is None or not sd or n < 2 or row["ci_low"] is None):
         reason = f"n = {n}: no interval" if n < 2 else row["note"] or "no interval"
     return Quantity(
         name,
@@ -47,14 +47,16 @@ def _difference(test: claims.Difference, table: str, name: str, row: Row) -> Qua
 
 def _region(test: claims.Difference, row: Row) -> tuple[float, float, str]:
     if test.relation == "superior":
-        return 0.0, math.inf, ""
+        floor = row.get("aa_floor")
+        noise = floor is not None and row["difference"] is not None and 0 < row["difference"] <= floor
+        return 0.0, math.inf, f"no larger than what other noise does (A/A floor {floor:.4g})" if noise else ""
     if test.relation == "inferior":
         return -math.inf, 0.0, ""
     margin = test.margin.get(row["metric"]) if isinstance(test.margin, dict) else test.margin
     below, above = (margin, margin) if margin else (row["margin"], row.get("margin_high", row["margin"]))
     if test.relation == "non-inferior":
         above = math.inf
-    if below is None or above is None:
+    if not below or not above:
         return -math.inf, math.inf, "no margin was declared for it"
     return -below, above, ""
 
