@@ -13,6 +13,7 @@ from jagg.evaluate.signature import short_sha256
 from jagg.keys import IMAGES_MANIFEST, RunKey, StudyPaths, parse_image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import SCORES, environment, read_json, table_of
+from jagg.scorers.protocol import Truncates
 
 _FOREIGN = RunKey("", "", "", 0)
 
@@ -58,6 +59,8 @@ class StudyScorers:
         signature = manifest.get("signature", "")
         rows: list[dict[str, Any]] = []
         for metric, scorer in self._scorers.items():
+            texts = [prompt.text for prompt in prompts.values()]
+            cut = dict(zip(prompts, scorer.truncated(texts))) if isinstance(scorer, Truncates) else {}
             batch_size = self._study.scorers[metric].batch_size
             for start in range(0, len(files), batch_size):
                 chunk = files[start : start + batch_size]
@@ -76,6 +79,7 @@ class StudyScorers:
                         "signature": signature,
                         "environment": self._environment,
                         "prompt_group": prompts[prompt].group,
+                        "truncated": cut.get(prompt),
                     }
                     for (_, prompt, index), value in zip(chunk, values)
                 ]

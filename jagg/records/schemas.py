@@ -17,11 +17,13 @@ SCORES = pa.schema(
         ("signature", pa.string()),
         ("environment", pa.string()),
         ("prompt_group", pa.string()),
+        ("truncated", pa.bool_()),
     ]
 )
 """One row an image and metric. `value`: raw signed cosine; `scorer`: name@hash of its weights; `signature`: how the
 images were made (size, steps, guidance, batch, noise seed, prompts); `environment`: lock hash of the scoring job.
-Rows that differ in one of these three are never differenced. `prompt_group`: the prompt's style, where it has one."""
+Rows that differ in one of these three are never differenced. `prompt_group`: the prompt's style, where it has one;
+`truncated`: whether the prompt is longer than the scorer reads."""
 
 HISTORY = pa.schema(
     [

@@ -7,6 +7,15 @@ from jaxtyping import Float64, UInt8
 
 
 @runtime_checkable
+class Truncates(Protocol):
+    """A scorer that knows which prompts are longer than it reads."""
+
+    def truncated(self, prompts: list[str]) -> list[bool]:
+        """Whether each prompt is cut."""
+        ...
+
+
+@runtime_checkable
 class Scorer(Protocol):
     """An image-text scorer whose value is the raw signed cosine of the two embeddings."""
 
