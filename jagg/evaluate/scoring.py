@@ -13,7 +13,7 @@ from jagg.evaluate.signature import short_sha256
 from jagg.keys import IMAGES_MANIFEST, RunKey, StudyPaths, parse_image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import SCORES, environment, read_json, table_of
-from jagg.scorers.protocol import Truncates
+from jagg.scorers.protocol import Truncates, score_bytes
 
 _FOREIGN = RunKey("", "", "", 0)
 
@@ -65,7 +65,7 @@ class StudyScorers:
             for start in range(0, len(files), batch_size):
                 chunk = files[start : start + batch_size]
                 pixels = _read_images([path for path, _, _ in chunk])
-                values = scorer.score(images=pixels, prompts=[prompts[prompt].text for _, prompt, _ in chunk])
+                values = score_bytes(scorer, images=pixels, prompts=[prompts[prompt].text for _, prompt, _ in chunk])
                 rows += [
                     {
                         **key,

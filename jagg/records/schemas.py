@@ -293,7 +293,8 @@ PARETO = pa.schema(
 means over seeds; ratios are the arm over the reference."""
 
 RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()), ("note", pa.string())])
-"""One row a wanted run. `status`: complete, diverged or missing; only complete runs are averaged."""
+"""One row a wanted run. `status`: complete, diverged, missing, or ratio check failed (a run whose probability ratio was
+not 1 where it must be); only complete runs are averaged."""
 
 CLAIMS = pa.schema(
     [

@@ -167,6 +167,14 @@ def test_lossy_images_are_refused(scorers: StudyScorers, images: Path, prompts: 
         scorers.score_folder(images, prompts)
 
 
+def test_black_images_of_a_file_have_scores(scorers: StudyScorers, images: Path, prompts: Path) -> None:
+    for path in images.iterdir():
+        Image.new("RGB", (32, 32)).save(path)
+    values = scorers.score_folder(images, prompts)["value"].to_pylist()
+    assert len(values) == 12
+    assert np.isfinite(values).all()
+
+
 @pytest.mark.parametrize("kind", ["truncated", "jpeg inside", "grey"])
 def test_damaged_images_are_named(scorers: StudyScorers, images: Path, prompts: Path, kind: str) -> None:
     victim = images / "p1_1.png"
