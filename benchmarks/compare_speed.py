@@ -41,6 +41,7 @@ def simulated_scores(seed: int = 0) -> pa.Table:
     }
     columns = {name: pa.array(np.array(values, object)[codes], pa.string()) for name, (values, codes) in text.items()}
     columns |= {"seed": run, "step": np.array(STEPS)[step], "image_index": 0 * cell}
+    columns["truncated"] = np.zeros(len(order), bool)
     columns["value"] = 0.3 + 0.01 * rng.normal(size=len(order))
     return pa.table({name: columns[name] for name in SCORES.names}).cast(SCORES)
 

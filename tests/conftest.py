@@ -7,9 +7,14 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
 from jagg.config import Backbone, EmbeddedScorer, Scorer  # noqa: E402
+
+# How long an example takes says how busy the machine is, nothing of the code.
+hypothesis.settings.register_profile("project", deadline=None)
+hypothesis.settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")

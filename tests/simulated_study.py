@@ -173,6 +173,7 @@ def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list
                         "signature": signature,
                         "environment": "0123456789ab",
                         "prompt_group": prompt.group,
+                        "truncated": False,
                     }
                 )
     return rows

@@ -148,6 +148,12 @@ class Comparison(Section):
     independent_cells: bool = Field(
         False, description="Whether equal seeds of two cells have nothing in common; here they share prompts and noise."
     )
+    max_ratio_deviation: PositiveFloat | None = Field(
+        1.0,
+        description="How far the probability ratio of a training step's first optimizer step, which should be 1, may "
+        "be from 1, in units of the algorithm's clip_range (beyond 1 rounding alone clips transitions). A run that "
+        "goes further is marked `ratio check failed` and left out of every comparison; null: none is left out for it.",
+    )
     aa_arm: Name | None = Field(
         None,
         description="The reference once more with other `noise_streams`: shows how large a difference means nothing.",

@@ -13,6 +13,7 @@ from jagg.evaluate.signature import short_sha256
 from jagg.keys import IMAGES_MANIFEST, RunKey, StudyPaths, parse_image_name
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import SCORES, environment, read_json, table_of
+from jagg.scorers.protocol import Truncates, score_bytes
 
 _FOREIGN = RunKey("", "", "", 0)
 
@@ -58,11 +59,13 @@ class StudyScorers:
         signature = manifest.get("signature", "")
         rows: list[dict[str, Any]] = []
         for metric, scorer in self._scorers.items():
+            texts = [prompt.text for prompt in prompts.values()]
+            cut = dict(zip(prompts, scorer.truncated(texts))) if isinstance(scorer, Truncates) else {}
             batch_size = self._study.scorers[metric].batch_size
             for start in range(0, len(files), batch_size):
                 chunk = files[start : start + batch_size]
                 pixels = _read_images([path for path, _, _ in chunk])
-                values = scorer.score(images=pixels, prompts=[prompts[prompt].text for _, prompt, _ in chunk])
+                values = score_bytes(scorer, images=pixels, prompts=[prompts[prompt].text for _, prompt, _ in chunk])
                 rows += [
                     {
                         **key,
@@ -76,6 +79,7 @@ class StudyScorers:
                         "signature": signature,
                         "environment": self._environment,
                         "prompt_group": prompts[prompt].group,
+                        "truncated": cut.get(prompt),
                     }
                     for (_, prompt, index), value in zip(chunk, values)
                 ]

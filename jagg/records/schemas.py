@@ -17,11 +17,13 @@ SCORES = pa.schema(
         ("signature", pa.string()),
         ("environment", pa.string()),
         ("prompt_group", pa.string()),
+        ("truncated", pa.bool_()),
     ]
 )
 """One row an image and metric. `value`: raw signed cosine; `scorer`: name@hash of its weights; `signature`: how the
 images were made (size, steps, guidance, batch, noise seed, prompts); `environment`: lock hash of the scoring job.
-Rows that differ in one of these three are never differenced. `prompt_group`: the prompt's style, where it has one."""
+Rows that differ in one of these three are never differenced. `prompt_group`: the prompt's style, where it has one;
+`truncated`: whether the prompt is longer than the scorer reads."""
 
 HISTORY = pa.schema(
     [
@@ -292,7 +294,8 @@ PARETO = pa.schema(
 means over seeds; ratios are the arm over the reference."""
 
 RUNS = pa.schema([*_KEY, ("status", pa.string()), ("trained_steps", pa.int64()), ("note", pa.string())])
-"""One row a wanted run. `status`: complete, diverged or missing; only complete runs are averaged."""
+"""One row a wanted run. `status`: complete, diverged, missing, or ratio check failed (a run whose probability ratio was
+not 1 where it must be); only complete runs are averaged."""
 
 CLAIMS = pa.schema(
     [

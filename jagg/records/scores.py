@@ -7,7 +7,7 @@ import pyarrow as pa
 from jagg.records.schemas import SCORES
 from jagg.records.tables import read_table
 
-OPTIONAL_COLUMNS = ("signature", "environment", "prompt_group")
+OPTIONAL_COLUMNS = ("signature", "environment", "prompt_group", "truncated")
 REQUIRED_COLUMNS = tuple(name for name in SCORES.names if name not in OPTIONAL_COLUMNS)
 _REQUIRED = pa.schema([SCORES.field(name) for name in REQUIRED_COLUMNS])
 
@@ -25,5 +25,7 @@ def with_optional_columns(table: pa.Table) -> pa.Table:
     """The columns of `SCORES`, optional ones empty where the table lacks them."""
     for name in OPTIONAL_COLUMNS:
         if name not in table.column_names:
-            table = table.append_column(name, pa.array([""] * len(table), pa.string()))
+            kind = SCORES.field(name).type
+            empty = "" if pa.types.is_string(kind) else None
+            table = table.append_column(name, pa.array([empty] * len(table), kind))
     return table.select(SCORES.names).cast(SCORES)

@@ -4,7 +4,15 @@ from typing import Any
 
 from jagg.records import COVERAGE, read_table
 from jagg.report.data import Row, StudyData
-from jagg.report.models import algorithm_name, backbone_label, backbones, environments, is_embedded, scorers
+from jagg.report.models import (
+    aggregation,
+    algorithm_name,
+    backbone_label,
+    backbones,
+    environments,
+    is_embedded,
+    scorers,
+)
 from jagg.report.shown import Source
 from jagg.report.style import css_colour
 from jagg.report.tables import COMPLETE
@@ -44,6 +52,7 @@ def content(data: StudyData) -> dict[str, Any]:
         "gains": _grouped(gains(data), "arm"),
         "backbones": backbones(data),
         "scorers": scorers(data),
+        "aggregation": aggregation(data),
         "colours": {arm: css_colour(colour) for arm, colour in data.colours.items()},
         "differences": data.last_differences(),
         "passes": passes_by_arm(data),

@@ -50,6 +50,8 @@ class StudyData:
     gradient_quality: list[Row]
     routing: list[Row]
     joined: Joined
+    truncated: dict[str, str]
+    """Metric -> how many evaluation prompts its scorer cuts, as `2 of 4`; absent where the scorer cannot tell."""
 
     @property
     def reference(self) -> str:
@@ -158,7 +160,19 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
         routing=rows("routing_calibration.csv", ROUTING_CALIBRATION),
         joined=join_scores(scores, scores.column("arm").unique().to_pylist(), study.comparison.aggregation),
+        truncated=truncated_prompts(scores),
     )
+
+
+def truncated_prompts(scores: pa.Table) -> dict[str, str]:
+    """Metric -> how many of its prompts the scorer cuts, in words; absent where the scorer cannot tell."""
+    prompts = scores.select(["metric", "prompt_id", "truncated"])
+    prompts = prompts.group_by(["metric", "prompt_id"], use_threads=False).aggregate([("truncated", "max")])
+    known: dict[str, list[bool]] = {}
+    for row in prompts.to_pylist():
+        if row["truncated_max"] is not None:
+            known.setdefault(row["metric"], []).append(row["truncated_max"])
+    return {metric: f"{sum(cut)} of {len(cut)}" for metric, cut in known.items()}
 
 
 def key_of(row: Row) -> RunKey:

@@ -82,6 +82,7 @@ def _scorer(data: StudyData, metric: str) -> Row:
         "label": record.get("label", metric),
         "kind": data.study.scorers[metric].source.kind,
         "role": "held out" if weight is None else f"optimised, weight {weight:g}",
+        "truncated": data.truncated.get(metric, UNKNOWN),
         "quality": _scorer_quality(record.get("held_out_accuracy", {})),
     }
 
@@ -92,6 +93,13 @@ def _scorer_quality(accuracy: Row) -> str:
     if not accuracy:
         return UNKNOWN
     return ", ".join(f"{word} {accuracy[name]:.0%}" for word, name in pairs.items()) + " (chance 50 %)"
+
+
+def aggregation(data: StudyData) -> str:
+    """How prompts are averaged, and the sizes of their groups, as the comparison's rows say."""
+    sizes = next((row["prompt_groups"] for row in data.differences if row["prompt_groups"]), "")
+    names = {"pooled": "every prompt alike", "equal_weight": "groups of equal weight"}
+    return names[data.study.comparison.aggregation] + (f" ({sizes})" if sizes else "")
 
 
 def environments(data: StudyData) -> list[Row]:

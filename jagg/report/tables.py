@@ -1,5 +1,6 @@
 """From the files of finished runs to the study's tables."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +26,9 @@ from jagg.records import (
 )
 from jagg.report.comparisons import comparison_tables
 from jagg.report.pareto import pareto
-from jagg.stats.attrition import COMPLETE, DIVERGED, MISSING
+from jagg.stats.attrition import COMPLETE, DIVERGED, MISSING, RATIO_FAILED
 
-__all__ = ["COMPLETE", "DIVERGED", "MISSING", "Run", "aggregate", "read_run", "study_tables"]
+__all__ = ["COMPLETE", "DIVERGED", "MISSING", "RATIO_FAILED", "Run", "aggregate", "read_run", "study_tables"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Run:
     scores: pa.Table
     lost_steps: int = 0
     diverged: dict[str, Any] | None = None
+    off_ratio: str = ""
+    """How far the probability ratio was from 1, where that is too far."""
 
     @property
     def row(self) -> dict[str, Any]:
@@ -47,6 +50,8 @@ class Run:
         notes = [] if self.status == COMPLETE else ["not averaged"]
         if self.diverged:
             notes.append("{quantity} was {value} at training step {step}".format(**self.diverged))
+        if self.off_ratio:
+            notes.append(self.off_ratio)
         if self.lost_steps:
             notes.append(f"training steps lost to interruptions: {self.lost_steps}")
         return {
@@ -70,7 +75,7 @@ def aggregate(study: Study, paths: StudyPaths) -> None:
 def study_tables(study: Study, paths: StudyPaths) -> dict[str, pa.Table]:
     """File name -> table, made from the files of the study's runs.
 
-    Wanted runs that are missing or diverged are listed in runs.csv and left out of every average.
+    Wanted runs that are missing, diverged or fail the ratio check are listed in runs.csv and left out of averages.
 
     Raises:
         InputError: a file of a finished run is missing, truncated or of another run, a run was made with other settings
@@ -79,7 +84,10 @@ def study_tables(study: Study, paths: StudyPaths) -> dict[str, pa.Table]:
     runs = [read_run(study, key, paths.run(key)) for key in run_keys(study)]
     complete = [run for run in runs if run.status == COMPLETE]
     if not complete:
-        raise InputError("no run of the study is complete", where=paths.root / "runs", expected="run.json files")
+        got = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
+        raise InputError(
+            "no run of the study is complete", where=paths.root / "runs", expected="complete runs", got=got
+        )
     scores = pa.concat_tables([run.scores for run in complete])
     comparisons = comparison_tables(
         study,
@@ -108,16 +116,32 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
     if not run.manifest.exists():
         return Run(key, MISSING, table_of([], HISTORY), table_of([], SCORES))
     record = ended_run(study, key, run)
-    status = DIVERGED if record["status"] == DIVERGED else COMPLETE
+    diverged = record["status"] == DIVERGED
     attempts = read_table(run.history, HISTORY).select(HISTORY.names)
     _check_key(attempts, key, run.history)
     history = last_attempts(attempts)
+    off_ratio = "" if diverged else _off_ratio(study, key, history)
+    status = DIVERGED if diverged else RATIO_FAILED if off_ratio else COMPLETE
     scores = table_of([], SCORES)
     if status == COMPLETE:
         tables = [_read_scores(study, key, run, step) for step in study.training.checkpoints]
         scores = pa.concat_tables(tables)
     lost_steps = len(attempts) - len(history) + len(record["lost_steps"])
-    return Run(key, status, history, scores, lost_steps, record["diverged"])
+    return Run(key, status, history, scores, lost_steps, record["diverged"], off_ratio)
+
+
+def _off_ratio(study: Study, key: RunKey, history: pa.Table) -> str:
+    """Where the ratio of a first optimizer step was farther from 1 than the study allows, in words, or nothing."""
+    allowed = study.comparison.max_ratio_deviation
+    deviations = history.column("ratio_max_deviation").to_numpy()
+    clip_range = study.algorithms[key.algorithm].clip_range
+    if allowed is None or not len(deviations) or deviations.max() <= allowed * clip_range:
+        return ""
+    worst = int(deviations.argmax())
+    return (
+        f"the ratio was {deviations[worst]:.3g} from 1 before any update (training step "
+        f"{history.column('step')[worst].as_py()}), more than {allowed:g} clip_range ({clip_range:g})"
+    )
 
 
 def _read_scores(study: Study, key: RunKey, run: RunPaths, step: int) -> pa.Table:

@@ -9,7 +9,7 @@ from jagg.identity import flattened, run_settings, train_identity
 from jagg.keys import RunKey
 from jagg.report.data import Row, StudyData, key_of
 from jagg.report.models import is_embedded
-from jagg.report.tables import COMPLETE, DIVERGED, MISSING
+from jagg.report.tables import COMPLETE, DIVERGED, MISSING, RATIO_FAILED
 from jagg.stats.compare import POOLED
 from jagg.stats.estimates import sign_flip_floor
 from jagg.stats.join import Cell
@@ -31,9 +31,10 @@ ALLOWED_DIFFERENCES = (
 
 
 def run_counts(data: StudyData) -> dict[str, int]:
-    """Wanted, complete, diverged and missing runs."""
+    """Wanted, complete, diverged and missing runs, and those that failed the ratio check, if any."""
     counts = Counter(row["status"] for row in data.runs)
-    return {"wanted": len(data.runs), **{status: counts[status] for status in (COMPLETE, DIVERGED, MISSING)}}
+    statuses = [COMPLETE, DIVERGED, MISSING, *([RATIO_FAILED] if counts[RATIO_FAILED] else [])]
+    return {"wanted": len(data.runs), **{status: counts[status] for status in statuses}}
 
 
 WORDS = {

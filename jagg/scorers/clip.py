@@ -50,7 +50,8 @@ class CLIPScorer(CosineScorer):
         )
 
     def truncated(self, prompts: list[str]) -> list[bool]:
-        return [len(ids) > self.max_tokens for ids in self._tokenizer(prompts)["input_ids"]] if prompts else []
+        ids = self._tokenizer(prompts, verbose=False)["input_ids"] if prompts else []
+        return [len(tokens) > self.max_tokens for tokens in ids]
 
     def embed_images(self, pixels: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch width"]:
         return projected(self.model.get_image_features(pixel_values=pixels), self.model.config.projection_dim)

@@ -70,8 +70,15 @@ class CosineScorer(ABC):
 
         Raises:
             TypeError: images are not an array, or prompts are not strings.
-            ValueError: images are not uint8 RGB, or the two lengths differ.
+            ValueError: images are not uint8 RGB or look rescaled to 0-1, or the two lengths differ.
         """
+        check_pairs(images, prompts)
+        if images.size and images.max() <= 1:
+            raise ValueError("images: expected values from 0 to 255, got none above 1; were they rescaled to 0-1?")
+        return self.score_bytes(images=images, prompts=prompts)
+
+    def score_bytes(self, *, images: Images, prompts: list[str]) -> Float64[np.ndarray, "batch"]:
+        """`score` of images that are known to hold values from 0 to 255; all of them may be black."""
         check_pairs(images, prompts)
         distinct = list(dict.fromkeys(prompts))
         with torch.inference_mode():
@@ -100,7 +107,7 @@ def check_pairs(images: object, prompts: object) -> None:
 
     Raises:
         TypeError: images are not an array, or prompts are not strings.
-        ValueError: images are not uint8 RGB or look rescaled to 0-1, or the two lengths differ.
+        ValueError: images are not uint8 RGB, or the two lengths differ.
     """
     if not isinstance(images, np.ndarray):
         raise TypeError(f"images: expected a uint8 array (batch, height, width, 3), got {type(images).__name__}")
@@ -110,8 +117,6 @@ def check_pairs(images: object, prompts: object) -> None:
         raise ValueError(
             f"images: expected uint8 of shape (batch, height, width, 3), got {images.dtype} of shape {images.shape}"
         )
-    if images.size and images.max() <= 1:
-        raise ValueError("images: expected values from 0 to 255, got none above 1; were they rescaled to 0-1?")
     if len(images) != len(prompts):
         raise ValueError(f"expected one prompt an image, got {len(images)} images and {len(prompts)} prompts")
 

@@ -12,9 +12,9 @@ from jagg.stats.estimates import Estimate, paired_t
 from jagg.stats.join import Cell, Joined
 from jagg.stats.pairs import POOLED_CELL, Comparison
 
-COMPLETE, DIVERGED, MISSING = "complete", "diverged", "missing"
+COMPLETE, DIVERGED, MISSING, RATIO_FAILED = "complete", "diverged", "missing", "ratio check failed"
 Statuses = Mapping[tuple[Cell, str, int], str]
-"""(cell, arm, seed) -> complete, diverged or missing, for every wanted run."""
+"""(cell, arm, seed) -> one of the statuses above, for every wanted run."""
 
 
 def attrition_rows(
@@ -79,11 +79,11 @@ def _counts(side: str, statuses: Mapping[int, str], paired: tuple[int, ...]) -> 
     counts = Counter(statuses.values())
     return {
         f"attempted_{side}": len(statuses),
-        f"finished_{side}": counts[COMPLETE],
+        f"finished_{side}": counts[COMPLETE] + counts[RATIO_FAILED],
         f"diverged_{side}": counts[DIVERGED],
         f"missing_{side}": counts[MISSING],
         f"excluded_{side}": sum(
-            status == COMPLETE and seed not in paired for seed, status in statuses.items()
+            status in (COMPLETE, RATIO_FAILED) and seed not in paired for seed, status in statuses.items()
         ),
     }  # fmt: skip
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from jagg.errors import InputError
 from jagg.records import PAIRED_DIFFERENCES, table_of
 from jagg.stats.aggregation import POOLED_PROMPTS
 from jagg.stats.curves import curve_rows
@@ -105,13 +107,34 @@ def compare(
     return compare_arms(scores, design, arms).differences()
 
 
-def compare_files(scores: Sequence[Path], design: Design, arms: Collection[str] | None = None) -> Compared:
+def compare_files(
+    scores: Sequence[Path], design: Design, arms: Collection[str] | None = None, *, whole_prompts: bool = False
+) -> Compared:
     """`compare_arms` on long tables in files, CSV or parquet.
 
+    Args:
+        whole_prompts: leave out the prompts that a metric's scorer cuts.
+
     Raises:
-        InputError: as `compare`, or a table is missing, truncated, or lacks a column.
+        InputError: as `compare`, a table is missing, truncated, or lacks a column, or it is not known which prompts are
+            cut.
     """
-    return compare_arms(read_scores(scores), design, arms)
+    table = read_scores(scores)
+    return compare_arms(_uncut(table) if whole_prompts else table, design, arms)
+
+
+def _uncut(scores: pa.Table) -> pa.Table:
+    cut = scores.column("truncated")
+    if cut.null_count:
+        metrics = sorted(set(scores.filter(pc.is_null(cut)).column("metric").to_pylist()))
+        raise InputError(
+            "it is not known which prompts are cut",
+            where="column truncated of the scores",
+            expected="true or false in every row",
+            got=f"rows without it, of {', '.join(metrics)}",
+            fix="score the images with jagg score, which says so",
+        )
+    return scores.filter(pc.invert(cut))
 
 
 def _floors(aa: list[Comparison]) -> dict[Place, float]:

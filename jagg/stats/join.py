@@ -88,7 +88,7 @@ def join_scores(scores: pa.Table, arms: Collection[str], aggregation: str = POOL
             raise unknown_name("arm", arm, known, where="column arm of the scores")
     if set(known) - set(arms):
         scores = scores.filter(pc.is_in(scores.column("arm"), pa.array(list(arms))))
-    columns = {name: Coded.of(scores, name) for name in SCORES.names if name != "value"}
+    columns = {name: Coded.of(scores, name) for name in SCORES.names if name not in ("value", "truncated")}
     _check_consistent(columns)
     values, scales = in_one_unit(columns, scores.column("value").to_numpy())
     return _seed_means(columns, values, scales, aggregation)

@@ -74,4 +74,4 @@ ATTRITION = pa.schema(
 )
 """One row a cell, metric and arm at the last checkpoint: what became of the wanted runs, and what the comparison would
 say if the pairs that are missing had gone as badly (worst_*) or as well (best_*) for the arm as any run of the cell.
-`excluded`: finished, but without a finished partner of the same seed."""
+`excluded`: finished, but its ratio check failed or it has no such partner of the same seed."""

@@ -76,7 +76,8 @@ def train_run(
 ) -> dict[str, Any]:
     """Train one run into `out`, continuing from its own state; returns the content of run.json.
 
-    A run whose reward, loss or gradient is not finite ends with status `diverged` and what it has so far.
+    A run whose latents, reward, loss or gradient are not finite, or whose images are all black, ends with status
+    `diverged` and what it has so far.
 
     Raises:
         InputError: a model or the prompts are at fault, or another process works on this run.

@@ -8,7 +8,7 @@ from jaxtyping import Float64, UInt8
 
 from jagg.config import Reward
 from jagg.errors import unknown_name
-from jagg.scorers.protocol import Scorer
+from jagg.scorers.protocol import Scorer, score_bytes
 
 Values = Float64[np.ndarray, "batch"]
 
@@ -68,5 +68,5 @@ def score_images(
     reward: Reward,
 ) -> Rewards:
     """Score images against their prompts by every scorer of the reward, and mix."""
-    parts = {metric: scorers[metric].score(images=images, prompts=list(prompts)) for metric in reward.weights}
+    parts = {metric: score_bytes(scorers[metric], images=images, prompts=list(prompts)) for metric in reward.weights}
     return mixed({metric: np.asarray(values, dtype=np.float64) for metric, values in parts.items()}, reward)

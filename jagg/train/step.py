@@ -39,7 +39,7 @@ _CACHED_PROMPTS = 512
 
 
 class DivergedError(ArithmeticError):
-    """A latent, reward, loss or gradient is not finite: the run ends here and is shown as diverged."""
+    """A latent, reward, loss or gradient is not finite, or all images are black: the run ends, shown as diverged."""
 
     def __init__(self, step: int, quantity: str, value: float) -> None:
         super().__init__(f"step {step}: {quantity} is {value}")
@@ -125,7 +125,7 @@ class Trainer:
         """Do training step `step` (from 1); returns its row of the history.
 
         Raises:
-            DivergedError: a latent, reward, loss or gradient norm is not finite.
+            DivergedError: a latent, reward, loss or gradient norm is not finite, or all images are black.
         """
         with self.ledger.measuring(step in self.training.measured_steps) as cost:
             row = self._row(step, attempt)
@@ -149,9 +149,9 @@ class Trainer:
         rewarding = self._clock()
         # Decoding makes an image of anything, so a broken latent would be scored like any other.
         _check_finite(step, "latent", self._read(rollout.clean.sum()))
-        rewards = score_images(
-            self._decode(rollout.clean), [p.text for p in batch.prompts], self.scorers, self.study.reward
-        )
+        images = self._decode(rollout.clean)
+        _check_not_black(step, images)
+        rewards = score_images(images, [p.text for p in batch.prompts], self.scorers, self.study.reward)
         _check_finite(step, "reward", rewards.total)
         total = torch.from_numpy(rewards.total)
         advantages = group_advantages(
@@ -276,6 +276,13 @@ def _check_finite(step: int, quantity: str, value: float | np.ndarray) -> None:
     wrong = [float(number) for number in np.atleast_1d(value) if not math.isfinite(number)]
     if wrong:
         raise DivergedError(step, quantity, wrong[0])
+
+
+def _check_not_black(step: int, images: UInt8[np.ndarray, "batch height width 3"]) -> None:
+    """A model whose images are black for every prompt has collapsed, and equal rewards give no gradient out of it."""
+    brightest = int(images.max())
+    if brightest <= 1:
+        raise DivergedError(step, "brightest pixel of all images", brightest)
 
 
 def _reward_row(rewards: Rewards) -> dict[str, Any]:

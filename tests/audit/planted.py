@@ -34,7 +34,7 @@ def scores_of(
                     for prompt in ("a", "b"):
                         noise = 0.0 if step == 0 else 0.1 * sd * rng.normal()
                         row = (backbone, "dancegrpo", arm, seed, step, prompt, 0, metric, value + noise, "cosine",
-                               "s@1", "", "", "")  # fmt: skip
+                               "s@1", "", "", "", None)  # fmt: skip
                         for name, cell in zip(SCORES.names, row):
                             columns[name].append(cell)
     return pa.table(columns, schema=SCORES)

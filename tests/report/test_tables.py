@@ -20,7 +20,8 @@ from jagg.records import (
     table_of,
     write_table,
 )
-from jagg.report.tables import aggregate, last_attempts
+from jagg.report.tables import aggregate, last_attempts, study_tables
+from jagg.stats.tables import ATTRITION
 
 CONTRACT = {
     "paired_differences.csv": (
@@ -101,6 +102,34 @@ def test_diverged_and_missing_runs_are_listed_and_not_averaged(tmp_path: Path) -
     alone = [row for row in passes if row["ratio_to_baseline"] is None]
     assert {(row["arm"], row["seed"]) for row in alone} == {("jagg", 2), ("ablation", 2)}
     assert all("no complete run of baseline" in row["note"] for row in alone)
+
+
+def test_a_run_whose_ratio_is_not_one_before_any_update_is_left_out(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path)
+    paths = write_runs(study)
+    key = RunKey("flux", "dancegrpo", "jagg", 1)
+    history = read_table(paths.run(key).history, HISTORY)
+    place = history.schema.get_field_index("ratio_max_deviation")
+    deviations = np.zeros(len(history))
+    deviations[2] = 2.0**-8  # a log-probability off by one rounding of bfloat16
+    write_table(paths.run(key).history, history.set_column(place, "ratio_max_deviation", pa.array(deviations)))
+    aggregate(study, paths)
+    (row,) = [row for row in read_table(paths.table("runs.csv"), RUNS).to_pylist() if row["status"] != "complete"]
+    assert row["status"] == "ratio check failed"
+    assert "0.00391 from 1 before any update (training step 3), more than 1 clip_range (0.0001)" in row["note"]
+    differences = read_table(paths.table("paired_differences.csv"), PAIRED_DIFFERENCES).to_pylist()
+    cell = [r for r in differences if (r["backbone"], r["algorithm"], r["arm"]) == ("flux", "dancegrpo", "jagg")]
+    assert {row["num_seeds"] for row in cell} == {2}
+    counts = [
+        (row["attempted_arm"], row["finished_arm"], row["excluded_arm"], row["excluded_reference"], row["num_imputed"])
+        for row in read_table(paths.table("attrition.csv"), ATTRITION).to_pylist()
+        if (row["backbone"], row["algorithm"], row["arm"]) == ("flux", "dancegrpo", "jagg")
+    ]
+    assert set(counts) == {(3, 3, 1, 1, 1)}
+    for allowed in (None, 40.0):
+        comparison = study.comparison.model_copy(update={"max_ratio_deviation": allowed})
+        runs = study_tables(study.model_copy(update={"comparison": comparison}), paths)["runs.csv"]
+        assert set(runs["status"].to_pylist()) == {"complete"}
 
 
 def expect_refusal(study: Study, paths: StudyPaths, *texts: str) -> None:

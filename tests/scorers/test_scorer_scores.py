@@ -5,9 +5,11 @@ from subprocess import run
 
 import numpy as np
 import pytest
+from torch import nn
 
 from jagg.pretrain.captions import base_captions, draw
 from jagg.scorers import SCORERS, load_scorer, preflight
+from jagg.scorers.hpsv2 import HPSv2, tokenizer_of
 
 METRICS = ("hpsv2", "pickscore", "clipscore")
 
@@ -100,6 +102,22 @@ def test_long_prompts_keep_their_end_token(scorer):
     image = draw(base_captions()[0], np.random.default_rng(0), 32)
     values = scorer.score(images=np.stack([image] * 4), prompts=prompts)
     assert values[1] == values[2] == values[3] != values[0]
+
+
+def test_published_models_read_77_tokens(tmp_path):
+    """The tokenizer of ViT-H-14, which comes with open_clip."""
+    scorer = HPSv2(
+        tokenizer=tokenizer_of(tmp_path), label="hps", weight_sha256="0" * 64, image_size=32, model=nn.Identity(),
+        batch_size=4, device="cpu",
+    )  # fmt: skip
+    prompts = [" ".join(["red"] * count) for count in (74, 75, 76, 200)]
+    assert scorer.truncated(prompts) == [False, False, True, True]
+    ids = scorer.tokens(prompts)["text"]
+    assert ids.shape == (4, 77)
+    end = scorer.tokens(["red"])["text"][0, 2]
+    assert [int(row[row.nonzero().max()]) for row in ids] == [end] * 4
+    assert (ids[1] == ids[2]).all()
+    assert (ids[1] == ids[3]).all()
 
 
 def test_words_beyond_the_vocabulary_still_count(scorer):

@@ -34,5 +34,11 @@ def planted_scores(rng: np.random.Generator, truth: float, num_seeds: int, share
     constants = {"unit": "cosine", "scorer": "s@1", "signature": "s", "environment": "e", "prompt_group": ""}
     columns = {name: pa.array(values.tolist()) for name, values in texts.items()}
     columns |= {name: pa.array([text] * len(arm)) for name, text in constants.items()}
-    columns |= {"seed": seed, "step": np.array(STEPS)[step], "image_index": 0 * seed, "value": value}
+    columns |= {
+        "seed": seed,
+        "step": np.array(STEPS)[step],
+        "image_index": 0 * seed,
+        "value": value,
+        "truncated": seed < 0,
+    }
     return pa.table({name: columns[name] for name in SCORES.names}).cast(SCORES)

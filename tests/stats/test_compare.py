@@ -14,6 +14,7 @@ from jagg.stats.join import read_scores
 DEFAULT = {
     "backbone": "flux", "algorithm": "dancegrpo", "step": 10, "prompt_id": "a", "image_index": 0, "metric": "hpsv2",
     "unit": "cosine", "scorer": "hpsv2@1", "signature": "s", "environment": "e", "prompt_group": "g",
+    "truncated": False,
 }  # fmt: skip
 
 

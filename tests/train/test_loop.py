@@ -269,6 +269,23 @@ def test_a_step_too_large_ends_the_run_as_diverged(tmp_path: Path) -> None:
     assert [row["step"] for row in history(tmp_path)] == [1]
 
 
+class DarkBackbone(AnalyticBackbone):
+    """Images are black from the fifth batch on."""
+
+    decoded = 0
+
+    def decode(self, latents: torch.Tensor) -> torch.Tensor:
+        self.decoded += 1
+        return super().decode(latents) * (self.decoded < 5)
+
+
+def test_images_that_are_all_black_end_the_run_as_diverged(tmp_path: Path) -> None:
+    manifest = train(tmp_path, load=lambda: replace(analytic_models()(), backbone=DarkBackbone()))
+    assert manifest["status"] == "diverged"
+    assert manifest["diverged"] == {"step": 5, "quantity": "brightest pixel of all images", "value": "0"}
+    assert [row["step"] for row in history(tmp_path)] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("changes", [{}, LORA], ids=["full", "lora"])
 def test_gradient_checkpointing_changes_memory_and_not_the_result(tmp_path: Path, changes: dict) -> None:
     train(tmp_path / "plain", study=analytic_study(**changes))
