@@ -1,12 +1,13 @@
 """The whole study: one YAML file, checked as a whole."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from jagg.config.base import Name, PositiveFloat, PositiveInt, Section
 from jagg.config.methods import AnyAlgorithm, Arm
 from jagg.config.models import Backbone, Revision, Reward, Scorer
+from jagg.config.order import ordered
 from jagg.config.probe import Probe
 
 
@@ -136,7 +137,7 @@ class Comparison(Section):
         default_factory=dict, description="Metric -> margin of equivalence, in raw units of the metric."
     )
     primary_metric: Name | None = Field(
-        None, description="Metric that is tested first, before cells and other metrics; null: the reward's first."
+        None, description="Metric that is tested first, before cells and other metrics; null: the reward's first by name."
     )
     independent_cells: bool = Field(
         False, description="Whether equal seeds of two cells have nothing in common; here they share prompts and noise."
@@ -163,7 +164,7 @@ class Resources(Section):
 
 
 class Study(Section):
-    """A study: backbones x algorithms x arms x seeds, evaluated and compared."""
+    """A study: backbones x algorithms x arms x seeds, evaluated and compared; named parts stand in natural order."""
 
     study: Name = Field(description="Name of the study; its files lie in <results>/<study>/.")
     description: str = Field("", description="One sentence that the report shows.")
@@ -189,6 +190,11 @@ class Study(Section):
     probe: Probe | None = Field(None, description="Gradient quality of the estimators; null: not measured.")
     tracking: Tracking = Tracking()
     resources: Resources = Resources()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_order(cls, content: Any) -> Any:
+        return ordered(content) if isinstance(content, dict) else content
 
     @model_validator(mode="after")
     def _references(self) -> "Study":
