@@ -137,7 +137,8 @@ class Comparison(Section):
         default_factory=dict, description="Metric -> margin of equivalence, in raw units of the metric."
     )
     primary_metric: Name | None = Field(
-        None, description="Metric that is tested first, before cells and other metrics; null: the reward's first by name."
+        None,
+        description="Metric that is tested first, before cells and other metrics; null: the reward's first by name.",
     )
     independent_cells: bool = Field(
         False, description="Whether equal seeds of two cells have nothing in common; here they share prompts and noise."

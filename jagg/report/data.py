@@ -15,6 +15,7 @@ from jagg.records import (
     BACKWARD_PASSES,
     CLAIMS,
     GRADIENT_QUALITY,
+    GRADIENT_STRESS,
     HISTORY,
     PAIRED_DIFFERENCES,
     ROUTING_CALIBRATION,
@@ -23,6 +24,7 @@ from jagg.records import (
     read_json,
     read_table,
 )
+from jagg.report.published import ROUTING_THRESHOLD
 from jagg.report.style import arm_colours
 from jagg.report.tables import COMPLETE
 from jagg.stats.compare import POOLED
@@ -48,6 +50,7 @@ class StudyData:
     attrition: list[Row]
     claims: list[Row]
     gradient_quality: list[Row]
+    stress: list[Row]
     routing: list[Row]
     joined: Joined
 
@@ -72,6 +75,11 @@ class StudyData:
     @property
     def last_step(self) -> int:
         return self.study.training.checkpoints[-1]
+
+    @property
+    def threshold(self) -> float:
+        """Cosine from which a window's gradient counts as good."""
+        return ROUTING_THRESHOLD if self.study.probe is None else self.study.probe.threshold
 
     @cached_property
     def scores(self) -> list[Row]:
@@ -158,6 +166,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         attrition=rows("attrition.csv", ATTRITION),
         claims=rows("claims.csv", CLAIMS) if paths.table("claims.csv").exists() else [],
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
+        stress=rows("gradient_stress.csv", GRADIENT_STRESS),
         routing=rows("routing_calibration.csv", ROUTING_CALIBRATION),
         joined=join_scores(scores, scores.column("arm").unique().to_pylist()),
     )

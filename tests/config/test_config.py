@@ -77,7 +77,9 @@ def _reversed(content: object) -> object:
     return {name: _reversed(inner) for name, inner in reversed(content.items())}
 
 
-@pytest.mark.parametrize("wrong", [{"arms": ["baseline"]}, {"arms": {1: {}}}, {"comparison": 3}, {"reward": {"weights": 1}}])
+@pytest.mark.parametrize(
+    "wrong", [{"arms": ["baseline"]}, {"arms": {1: {}}}, {"comparison": 3}, {"reward": {"weights": 1}}]
+)
 def test_parts_that_have_no_names_are_left_to_the_checks(content: dict, tmp_path: Path, wrong: dict) -> None:
     assert next(iter(wrong)) in fault(content | wrong, tmp_path)
 
