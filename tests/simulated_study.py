@@ -15,7 +15,8 @@ from jagg.prompts import Prompt, build_prompts, prompts_sha256, write_prompts
 from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, table_of, text_sha256, write_json, write_table
 
 EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
-"""True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell."""
+"""True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell; of any other
+arm it is 0."""
 
 _UPDATE_S = {"baseline": 1.3, "jagg": 1.0, "ablation": 0.9}
 
@@ -27,12 +28,26 @@ def simulated_study(results: Path, seeds: tuple[int, ...] = (0, 1, 2), **changes
     return Study.model_validate(content)
 
 
+def study_like(name: str, results: Path, **changes: Any) -> Study:
+    """The simulated study with the arms, algorithms, backbones and probe of configs/<name>.yaml."""
+    content = load_study(Path(__file__).parents[1] / "configs" / f"{name}.yaml").model_dump(mode="json")
+    parts = {part: content[part] for part in ("description", "arms", "algorithms", "probe")}
+    backbones = {
+        label: backbone | {"source": {"kind": "embedded", "autoencoder_steps": 1, "flow_steps": 1}}
+        for label, backbone in content["backbones"].items()
+    }
+    if content["probe"] is not None:
+        parts["probe"]["holdout"]["checkpoints"] = [0, 12]
+    return simulated_study(results, **{**parts, "study": name, "backbones": backbones, **changes})
+
+
 def write_runs(study: Study, diverged: tuple[RunKey, ...] = ()) -> StudyPaths:
     """Write models, scorers, prompts and every run that is not there yet; diverged runs stop half-way."""
     paths = StudyPaths.of(study)
     write_json(paths.config, study.model_dump(mode="json"))
     for name in study.backbones:
-        record = {"family": name, "label": f"embedded {name} (0.47 M parameters)", "source": {"kind": "embedded"}}
+        family = study.backbones[name].family
+        record = {"family": family, "label": f"embedded {name} (0.47 M parameters)", "source": {"kind": "embedded"}}
         write_json(paths.backbone(name) / "model.json", record)
     for name in study.scorers:
         record = {"family": name, "label": f"embedded-{name}-simulated@0123456789ab", "source": {"kind": "embedded"}}
@@ -72,7 +87,7 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
         "weights": weights,
         "trained_steps": last,
         "trained_transitions": [
-            {"transitions": list(_transitions(key, step)), "steps": [step]} for step in range(1, last + 1)
+            {"transitions": list(_transitions(study, key, step)), "steps": [step]} for step in range(1, last + 1)
         ],
         "totals": {
             name: sum(row[name] for row in history)
@@ -93,24 +108,33 @@ def _rng(*parts: object) -> np.random.Generator:
     return np.random.default_rng(list(repr(parts).encode()))
 
 
-def _transitions(key: RunKey, step: int) -> range:
+def _transitions(study: Study, key: RunKey, step: int) -> range:
     """Transitions that a training step trains; the same for every arm."""
-    start = int(_rng("step", key.backbone, key.algorithm, key.seed, step).integers(0, 7))
-    return range(20) if key.algorithm == "dancegrpo" else range(start, start + 4)
+    algorithm = study.algorithms[key.algorithm]
+    if algorithm.family == "dancegrpo":
+        return range(algorithm.sampling_steps)
+    first, end = algorithm.sde_window_range
+    draw = _rng("step", key.backbone, key.algorithm, key.seed, step)
+    start = int(draw.integers(first, end - algorithm.sde_window_size + 1))
+    return range(start, start + algorithm.sde_window_size)
 
 
 def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[str, Any]]:
+    from jagg.gradients.passes import trained_passes  # brings torch along, which readers of a study do without
+
     rows = []
     images = study.training.prompts_per_step * study.training.group_size
     for step in range(1, last + 1):
         shared, own = _rng("step", key.backbone, key.algorithm, key.seed, step), _rng("own", key, step)
-        windows, trained = (5, 20) if key.algorithm == "dancegrpo" else (1, 4)
-        early = 3 if key.algorithm == "dancegrpo" else int(_transitions(key, step)[0] < 4)
-        approximate = 0 if key.arm == "baseline" else early
-        passes = images * (trained - 2 * approximate)
+        trained = tuple(_transitions(study, key, step))
+        count = trained_passes(study, key, trained)
+        assert count is not None, "an estimator whose passes are drawn cannot be simulated"
+        passes = int(images * count.backward_passes)
         progress = step / study.training.trained_steps
-        reward = 0.3 + progress * (0.05 + EFFECTS[key.arm]) + 0.003 * shared.normal() + 0.001 * own.normal()
-        update_s = _UPDATE_S[key.arm] * (1 + 0.02 * own.normal())
+        reward = 0.3 + progress * (0.05 + EFFECTS.get(key.arm, 0)) + 0.003 * shared.normal() + 0.001 * own.normal()
+        saved = 0.8 if study.arms[key.arm].schedule == "native" else 0.6
+        usual = 1.3 * (0.2 + saved * count.backward_passes / len(trained))
+        update_s = _UPDATE_S.get(key.arm, usual) * (1 + 0.02 * own.normal())
         rows.append(
             {
                 **key.row(),
@@ -127,13 +151,13 @@ def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[
                 "update_s": update_s,
                 "step_s": 0.58 + update_s,
                 "backward_passes": passes,
-                "forward_passes_grad": passes,
-                "forward_passes_nograd": images * (study.algorithms[key.algorithm].sampling_steps + trained) - passes,
+                "forward_passes_grad": int(images * count.forward_passes_grad),
+                "forward_passes_nograd": int(images * count.forward_passes_nograd),
                 "optimizer_steps": 1,
                 "images": images,
                 "peak_memory_bytes": 10**9,
-                "windows_exact": windows - approximate,
-                "windows_approximate": approximate,
+                "windows_exact": int(count.windows_exact),
+                "windows_approximate": int(count.windows_approximate),
                 "backward_passes_expected": passes,
                 "reward_parts": '{"clipscore": {"mean": 0.3, "std": 0.02}, "hpsv2": {"mean": 0.31, "std": 0.02}}',
                 "noise_sha256": f"{key.seed:064d}",
@@ -159,7 +183,7 @@ def _scores(study: Study, key: RunKey, step: int, prompts: list[Prompt]) -> list
             prompt_shift = 0.05 * _rng("prompt", prompt.id).normal()
             for index in range(study.evaluation.images_per_prompt):
                 noise = 0.005 * progress * _rng("image", key, metric, step, prompt.id, index).normal()
-                gain = progress * (0.05 + seed_shift + arm_shift + EFFECTS[key.arm])
+                gain = progress * (0.05 + seed_shift + arm_shift + EFFECTS.get(key.arm, 0))
                 rows.append(
                     {
                         **key.row(),
@@ -194,7 +218,7 @@ def _write_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: 
     folder.mkdir(parents=True, exist_ok=True)
     for number, prompt in enumerate(prompts):
         for index in range(per_prompt):
-            colour = (60 * number, 12 * step, 255 * list(EFFECTS).index(key.arm) // 2 if step else 128)
+            colour = (60 * number, 12 * step, 255 * list(study.arms).index(key.arm) // len(study.arms) if step else 128)
             Image.new("RGB", (32, 32), colour).save(folder / image_name(prompt.id, index))
     record = {
         "key": key.row(),

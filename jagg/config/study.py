@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from jagg.config.base import Name, PositiveFloat, PositiveInt, Section
 from jagg.config.methods import AnyAlgorithm, Arm
 from jagg.config.models import Backbone, Revision, Reward, Scorer
+from jagg.config.order import ordered
 from jagg.config.probe import Probe
 
 
@@ -137,8 +138,7 @@ class Comparison(Section):
     )
     primary_metric: Name | None = Field(
         None,
-        description="Metric that is tested first, before cells and other metrics; null: the first of `reward.weights`, "
-        "which study.json then names.",
+        description="Metric that is tested first, before cells and other metrics; null: the reward's first by name.",
     )
     aggregation: Literal["pooled", "equal_weight"] = Field(
         "pooled",
@@ -176,7 +176,7 @@ class Resources(Section):
 
 
 class Study(Section):
-    """A study: backbones x algorithms x arms x seeds, evaluated and compared."""
+    """A study: backbones x algorithms x arms x seeds, evaluated and compared; named parts stand in natural order."""
 
     study: Name = Field(description="Name of the study; its files lie in <results>/<study>/.")
     description: str = Field("", description="One sentence that the report shows.")
@@ -205,14 +205,8 @@ class Study(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _primary_metric(cls, content: Any) -> Any:
-        """The default becomes a value, since records do not keep the order of the weights."""
-        match content:
-            case {"comparison": {**comparison}, "reward": {"weights": {**weights}}} if (
-                weights and comparison.get("primary_metric") is None
-            ):
-                return content | {"comparison": comparison | {"primary_metric": next(iter(weights))}}
-        return content
+    def _in_order(cls, content: Any) -> Any:
+        return ordered(content) if isinstance(content, dict) else content
 
     @model_validator(mode="after")
     def _references(self) -> "Study":

@@ -4,6 +4,15 @@ from typing import Any
 
 from jagg.records import COVERAGE, read_table
 from jagg.report.data import Row, StudyData
+from jagg.report.figures.cost import QUANTITIES
+from jagg.report.gradients import (
+    QUALITY,
+    ROUTING,
+    jagg_quality,
+    routing_summary,
+    stress_conditions,
+    stress_summary,
+)
 from jagg.report.models import (
     aggregation,
     algorithm_name,
@@ -13,9 +22,11 @@ from jagg.report.models import (
     is_embedded,
     scorers,
 )
+from jagg.report.published import PAPER, cosines_in_words
 from jagg.report.shown import Source
 from jagg.report.style import css_colour
 from jagg.report.tables import COMPLETE
+from jagg.report.tradeoffs import tradeoffs
 from jagg.report.words import arm_differences, gains, limits, phrase, run_counts, verdicts
 from jagg.stats import COVERAGE_FILE
 from jagg.stats.compare import POOLED
@@ -27,8 +38,6 @@ COSTS = Source("tables/costs.csv", ("backbone", "algorithm", "quantity", "arm", 
 EQUAL_COST = Source("tables/equal_cost.csv", ("backbone", "algorithm", "metric", "arm", "reference", "step", "budget"))
 ATTRITION = Source("tables/attrition.csv", ("backbone", "algorithm", "metric", "arm", "reference", "step"))
 CLAIMS = Source("tables/claims.csv", ("id", "kind"))
-QUALITY = Source("tables/gradient_quality.csv", ("backbone", "algorithm", "estimator", "step", "split", "window"))
-ROUTING = Source("tables/routing_calibration.csv", ("backbone", "algorithm", "estimator", "rule", "holdout"))
 GAINS = Source("figures/gains.csv", ("arm", "metric"))
 
 
@@ -61,8 +70,17 @@ def content(data: StudyData) -> dict[str, Any]:
         "attrition": [row for row in data.attrition if row["num_imputed"]],
         "claims": data.claims,
         "quality": data.gradient_quality,
+        "threshold": f"{data.threshold:g}",
         "jagg_quality": jagg_quality(data),
+        "published_cosines": cosines_in_words(),
+        "paper": PAPER,
         "routing": data.routing,
+        "routing_summary": routing_summary(data),
+        "stress": stress_summary(data),
+        "stress_conditions": stress_conditions(data),
+        "costs_in_short": costs_in_short(data),
+        "quantities": list(QUANTITIES.values()),
+        "tradeoffs": tradeoffs(data),
         "arm_differences": arm_differences(data),
         "limits": limits(data),
         "coverage": read_table(COVERAGE_FILE, COVERAGE).to_pylist(),
@@ -117,26 +135,19 @@ def passes_by_arm(data: StudyData) -> list[Row]:
     return found
 
 
-def jagg_quality(data: StudyData) -> list[Row]:
-    """What the windows of each cell say of JAGG's gradient, over all probed checkpoints and splits."""
+def costs_in_short(data: StudyData) -> list[Row]:
+    """Each arm's cost ratios, lowest and highest over cells, beside what the arm is."""
     found = []
-    for cell in data.cells:
-        key = {"backbone": cell[0], "algorithm": cell[1], "estimator": "jagg"}
-        rows = [row for row in data.gradient_quality if key.items() <= row.items()]
-        shown = {
-            name: QUALITY.reduce(rows, column, how, "short", **key)
-            for name, column, how in (
-                ("lowest", "cosine_mean", "min"),
-                ("highest", "cosine_mean", "max"),
-                ("above", "fraction_above_threshold", "min"),
-                ("error", "relative_error_mean", "mean"),
-                ("bound", "bound_mean", "mean"),
-                ("path", "path_error_mean", "mean"),
-                ("curve", "curve_error_mean", "mean"),
-            )
-        }
-        if rows:
-            found.append({"cell": cell, **shown})
+    for arm in data.compared_arms:
+        of_arm = [row for row in data.costs if row["arm"] == arm]
+        if of_arm:
+            settings = data.study.arms[arm]
+            entry: Row = {"arm": arm, "estimator": settings.estimator, "schedule": settings.schedule, "ratios": []}
+            for quantity in QUANTITIES:
+                rows = [row for row in of_arm if row["quantity"] == quantity]
+                ends = [COSTS.reduce(rows, "ratio", how, "ratio", arm=arm, quantity=quantity) for how in ("min", "max")]
+                entry["ratios"].append(ends if ends[0].striptags() != ends[1].striptags() else ends[:1])
+            found.append(entry)
     return found
 
 

@@ -15,6 +15,7 @@ from jagg.records import (
     BACKWARD_PASSES,
     CLAIMS,
     GRADIENT_QUALITY,
+    GRADIENT_STRESS,
     HISTORY,
     PAIRED_DIFFERENCES,
     ROUTING_CALIBRATION,
@@ -23,6 +24,7 @@ from jagg.records import (
     read_scores,
     read_table,
 )
+from jagg.report.published import ROUTING_THRESHOLD
 from jagg.report.style import arm_colours
 from jagg.report.tables import COMPLETE
 from jagg.stats.compare import POOLED
@@ -48,6 +50,7 @@ class StudyData:
     attrition: list[Row]
     claims: list[Row]
     gradient_quality: list[Row]
+    stress: list[Row]
     routing: list[Row]
     joined: Joined
     truncated: dict[str, str]
@@ -75,6 +78,11 @@ class StudyData:
     def last_step(self) -> int:
         return self.study.training.checkpoints[-1]
 
+    @property
+    def threshold(self) -> float:
+        """Cosine from which a window's gradient counts as good."""
+        return ROUTING_THRESHOLD if self.study.probe is None else self.study.probe.threshold
+
     @cached_property
     def scores(self) -> list[Row]:
         """Score of every complete run by checkpoint and metric."""
@@ -98,10 +106,11 @@ class StudyData:
         return known[0] if known else None
 
     def last_differences(self) -> list[Row]:
-        """Rows of the last checkpoint, cells in the study's order and the pooled ones last."""
+        """Rows of the last checkpoint, cells and arms in the study's order and the pooled ones last."""
         order = {cell: place for place, cell in enumerate([*self.cells, (POOLED, POOLED)])}
+        arms = list(self.study.arms)
         rows = [row for row in self.differences if row["step"] == self.last_step]
-        return sorted(rows, key=lambda row: order[row["backbone"], row["algorithm"]])
+        return sorted(rows, key=lambda row: (order[row["backbone"], row["algorithm"]], arms.index(row["arm"])))
 
     def passes_until(self) -> dict[RunKey, dict[int, int]]:
         """Backward passes that each complete run had spent after each training step."""
@@ -133,22 +142,23 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         found: list[Row] = read_table(paths.table(name), schema).to_pylist()
         return found
 
+    wanted = list(run_keys(study))
     runs = rows("runs.csv", RUNS)
-    wanted = [key.row() for key in run_keys(study)]
-    if [{name: row[name] for name in wanted[0]} for row in runs] != wanted:
+    by_key = {key_of(row): row for row in runs}
+    if by_key.keys() != set(wanted) or len(runs) != len(wanted):
         raise InputError(
             "the tables were made for other runs than the study's",
             where=paths.table("runs.csv"),
             expected=f"{len(wanted)} runs of the study",
-            got=f"{len(runs)} rows",
+            got=f"{len(runs)} rows; {_difference(set(wanted), set(by_key))}",
             fix="make the tables again (jagg tables)",
         )
-    complete = {key_of(row) for row in runs if row["status"] == COMPLETE}
+    complete = {key for key, row in by_key.items() if row["status"] == COMPLETE}
     scores = read_scores(paths.table("scores.parquet"))
     return StudyData(
         study=study,
         paths=paths,
-        runs=runs,
+        runs=[by_key[key] for key in wanted],
         history=[row for row in rows("history.parquet", HISTORY) if key_of(row) in complete],
         differences=rows("paired_differences.csv", PAIRED_DIFFERENCES),
         passes=rows("backward_passes.csv", BACKWARD_PASSES),
@@ -158,6 +168,7 @@ def read_study(study: Study, paths: StudyPaths) -> StudyData:
         attrition=rows("attrition.csv", ATTRITION),
         claims=rows("claims.csv", CLAIMS) if paths.table("claims.csv").exists() else [],
         gradient_quality=rows("gradient_quality.csv", GRADIENT_QUALITY),
+        stress=rows("gradient_stress.csv", GRADIENT_STRESS),
         routing=rows("routing_calibration.csv", ROUTING_CALIBRATION),
         joined=join_scores(scores, scores.column("arm").unique().to_pylist(), study.comparison.aggregation),
         truncated=truncated_prompts(scores),
@@ -173,6 +184,11 @@ def truncated_prompts(scores: pa.Table) -> dict[str, str]:
         if row["truncated_max"] is not None:
             known.setdefault(row["metric"], []).append(row["truncated_max"])
     return {metric: f"{sum(cut)} of {len(cut)}" for metric, cut in known.items()}
+
+
+def _difference(wanted: set[RunKey], found: set[RunKey]) -> str:
+    lacking, further = (sorted(map(str, keys)) for keys in (wanted - found, found - wanted))
+    return f"without {', '.join(lacking[:3]) or 'none'}, beyond them {', '.join(further[:3]) or 'none'}"
 
 
 def key_of(row: Row) -> RunKey:

@@ -83,7 +83,7 @@ def verdicts(data: StudyData) -> list[Row]:
     blocks = []
     for arm in dict.fromkeys(row["arm"] for row in rows):
         mine = [row for row in rows if row["arm"] == arm]
-        counts = Counter(row["verdict"] for row in mine if row["backbone"] != POOLED)
+        in_cells = [row for row in mine if row["backbone"] != POOLED]
         lines = [
             {"cell": cell, "sentence": verdict_sentence(data, inner), "rows": _by_metric(data, inner)}
             for cell, inner in _by_cell(mine).items()
@@ -91,12 +91,18 @@ def verdicts(data: StudyData) -> list[Row]:
         blocks.append(
             {
                 "arm": arm,
-                "comparisons": counts.total(),
-                "counts": [(counts[word], text) for word, text in WORDS.items() if counts[word]],
+                "comparisons": len(in_cells),
+                "counts": verdict_counts(in_cells),
                 "lines": lines,
             }
         )
     return blocks
+
+
+def verdict_counts(rows: Sequence[Row]) -> list[tuple[int, str]]:
+    """How many rows have each verdict, in the page's words, strongest first."""
+    counts = Counter(row["verdict"] for row in rows)
+    return [(counts[word], text) for word, text in WORDS.items() if counts[word]]
 
 
 def _by_cell(rows: Sequence[Row]) -> dict[Cell, list[Row]]:

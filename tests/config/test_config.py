@@ -1,5 +1,6 @@
 """The study files that come with the project, and what a wrong one is told."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,22 +27,24 @@ def fault(content: dict, tmp_path: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["small", "smoke", "paper"])
-def test_study_files_of_the_project_are_valid(name: str) -> None:
-    assert load_study(ROOT / "configs" / f"{name}.yaml").study == name
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_study_files_of_the_project_are_valid_and_declare_what_is_tested_first(path: Path) -> None:
+    study = load_study(path)
+    assert study.study == path.stem
+    assert study.comparison.primary_metric == "hpsv2"
 
 
-def test_the_primary_metric_is_the_reward_s_first_and_stays_it_in_the_record(content: dict, tmp_path: Path) -> None:
-    """Records sort their keys; what was declared first must not become another metric by that."""
+def test_the_record_of_a_study_is_the_study(content: dict, tmp_path: Path) -> None:
+    """Records sort their keys; that must not change what is declared, nor which arm or metric comes first."""
     content["reward"]["weights"] = {"hpsv2": 0.5, "clipscore": 0.5}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     study = load_study(tmp_path / "study.yaml")
     write_json(tmp_path / "study.json", study.model_dump(mode="json"))
-    assert study.comparison.primary_metric == "hpsv2"
-    assert load_study(tmp_path / "study.json").comparison == study.comparison
-    content["comparison"]["primary_metric"] = "pickscore"
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    assert load_study(tmp_path / "study.yaml").comparison.primary_metric == "pickscore"
+    again = load_study(tmp_path / "study.json")
+    assert again == study
+    assert [*again.arms] == [*study.arms]
+    assert next(iter(again.arms)) == study.comparison.reference
+    assert [*again.reward.weights] == [*study.reward.weights] == ["clipscore", "hpsv2"]
 
 
 def test_the_published_schema_is_the_current_one() -> None:
@@ -53,8 +56,6 @@ def test_the_manual_lists_every_key() -> None:
 
 
 def test_every_field_is_described() -> None:
-    import json
-
     schema = json.loads(study_schema())
     for section in [schema, *schema["$defs"].values()]:
         for key, field in section.get("properties", {}).items():
@@ -66,6 +67,37 @@ def test_order_of_keys_does_not_matter(content: dict, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     (tmp_path / "b.yaml").write_text(yaml.safe_dump(dict(reversed(content.items())), sort_keys=False))
     assert canonical_json(load_study(tmp_path / "a.yaml")) == canonical_json(load_study(tmp_path / "b.yaml"))
+
+
+def test_names_stand_in_an_order_of_their_own_however_the_file_lists_them(content: dict, tmp_path: Path) -> None:
+    content["arms"] |= {f"frac_{n}": {"estimator": "jagg"} for n in (10, 2, "02")}
+    files = {"as_it_is.yaml": content, "reversed.yaml": _reversed(content)}
+    for name, written in files.items():
+        (tmp_path / name).write_text(yaml.safe_dump(written, sort_keys=False))
+    resolved = load_study(tmp_path / "as_it_is.yaml").model_dump(mode="json")
+    (tmp_path / "study.json").write_text(json.dumps(resolved, sort_keys=True))
+    for name in (*files, "study.json"):
+        study = load_study(tmp_path / name)
+        assert list(study.arms) == ["baseline", "ablation", "frac_02", "frac_2", "frac_10", "jagg"], name
+        assert list(study.scorers) == ["clipscore", "hpsv2", "pickscore"], name
+        assert list(study.reward.weights) == ["clipscore", "hpsv2"], name
+        assert (list(study.backbones), list(study.algorithms)) == (
+            ["flux", "qwen_image"],
+            ["dancegrpo", "flow_grpo_fast"],
+        )
+
+
+def _reversed(content: object) -> object:
+    if not isinstance(content, dict):
+        return content
+    return {name: _reversed(inner) for name, inner in reversed(content.items())}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"arms": ["baseline"]}, {"arms": {1: {}}}, {"comparison": 3}, {"reward": {"weights": 1}}]
+)
+def test_parts_that_have_no_names_are_left_to_the_checks(content: dict, tmp_path: Path, wrong: dict) -> None:
+    assert next(iter(wrong)) in fault(content | wrong, tmp_path)
 
 
 def test_unknown_key_names_the_key_and_the_nearest(content: dict, tmp_path: Path) -> None:

@@ -64,10 +64,17 @@ def test_a_finished_study_runs_nothing_again(finished: Project) -> None:
 def test_order_of_keys_and_name_of_the_file_run_nothing(finished: Project, tmp_path: Path) -> None:
     twin = finished.twin(tmp_path / "twin")
     content = yaml.safe_load((twin.folder / SMOKE).read_text())
-    shuffled = list(content.items())
-    random.Random(0).shuffle(shuffled)
-    (twin.folder / "configs/other.yaml").write_text(yaml.safe_dump(dict(shuffled), sort_keys=False))
+    shuffled = _shuffled(content, random.Random(0))
+    (twin.folder / "configs/other.yaml").write_text(yaml.safe_dump(shuffled, sort_keys=False))
     assert twin.pending("configs/other.yaml") == {}
+
+
+def _shuffled(content: object, draw: random.Random) -> object:
+    """Mappings with their keys in another order, however deep they stand."""
+    if not isinstance(content, dict):
+        return content
+    items = [(name, _shuffled(inner, draw)) for name, inner in content.items()]
+    return dict(draw.sample(items, len(items)))
 
 
 def test_a_renamed_folder_runs_nothing(finished: Project, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def reward_curves(data: StudyData) -> Plot:
     rows = [{name: row[name] for name in (*RUN, "step", "reward_mean")} for row in data.history]
     panels = {}
     for backbone, algorithm in data.cells:
-        figure, axis = panel(f"{backbone}, {algorithm}", 2.3)
+        figure, axis = panel(f"{backbone}, {algorithm}", 2.0)
         _curves(data, axis, of_cell(rows, (backbone, algorithm)), "step", "reward_mean")
         axis.set_xlabel("training step")
         axis.set_ylabel("training reward")

@@ -5,7 +5,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from jagg.report.data import Row, StudyData
-from jagg.report.figures.plot import Plot, margin_band, metric_columns, place_label
+from jagg.report.figures.plot import LABELS, Plot, margin_band, metric_columns, place_label
 from jagg.report.style import INK, add_legend, algorithm_markers, panel
 
 
@@ -16,7 +16,7 @@ def forest(data: StudyData) -> Plot:
     arms = data.compared_arms
     panels = {}
     for metric in data.study.scorers:
-        figure, axis = panel(data.metric_label(metric), 1.3 + max(0.42, 0.24 * len(arms)) * len(places))
+        figure, axis = panel(data.metric_label(metric), 0.8 + max(0.42, 0.24 * len(arms)) * len(places), LABELS)
         margin_band(data, axis, metric, vertical=True)
         for row in (row for row in rows if row["metric"] == metric):
             slot = places.index((row["backbone"], row["algorithm"]))

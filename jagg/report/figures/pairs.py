@@ -17,7 +17,7 @@ def slopes(data: StudyData) -> Plot:
     rows = _pairs(data)
     markers = algorithm_markers(list(data.study.algorithms))
     panels = {}
-    for cell, metric, name, figure, axis in cell_panels(data, height=2.2):
+    for cell, metric, name, figure, axis in cell_panels(data):
         for slot, arm in enumerate(data.compared_arms):
             left, right = 2 * slot, 2 * slot + 1
             mine = [row for row in of_cell(rows, cell, metric) if row["arm"] == arm]
@@ -29,11 +29,11 @@ def slopes(data: StudyData) -> Plot:
             if mine:
                 means = [fmean(row[side] for row in mine) for side in ("reference_score", "arm_score")]
                 axis.plot([left, right], means, color=data.colours[arm], linewidth=2.2)
-        ticks = range(2 * len(data.compared_arms))
-        axis.set_xticks(ticks, [n for arm in data.compared_arms for n in (data.reference, arm)], fontsize=7)
+        axis.set_xticks([])
+        axis.set_xlabel(f"left {data.reference}, right the arm")
         axis.set_xlim(-0.5, 2 * len(data.compared_arms) - 0.5)
-        axis.grid(visible=False, axis="x")
         axis.set_ylabel("mean cosine")
+        add_legend(figure, data.colours)
         panels[name] = figure
     return Plot(
         "slopes",

@@ -29,10 +29,12 @@ class Plot:
             yield f"{self.name}-{name}", figure
 
 
+LABELS = 1.12
+"""Room for the names of cells left of a panel, in inches."""
 RUN = ("backbone", "algorithm", "arm", "seed")
 
 
-def cell_panels(data: StudyData, height: float = 2.3) -> Iterator[tuple[Cell, str, str, Figure, Axes]]:
+def cell_panels(data: StudyData, height: float = 2.1) -> Iterator[tuple[Cell, str, str, Figure, Axes]]:
     """An empty panel for each cell and metric: cell, metric, the panel's name, figure and axes."""
     for cell in data.cells:
         for metric in data.study.scorers:
