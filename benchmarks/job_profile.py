@@ -4,9 +4,9 @@
 
 CONFIG is a study whose models, scorers and prompts are built. For each cell one reference run is trained, evaluated
 and, where the study has a probe, probed: the commands of the workflow, each in a process of its own, on a copy of the
-study in a temporary folder. Seconds are the processor's and exclusive: what the transformer does inside of a probe is the
-transformer's. They are to be compared within one sitting only; another version of the package is profiled by putting
-its folder into PYTHONPATH.
+study in a temporary folder. Seconds are the processor's and exclusive: what the transformer does inside of a probe is
+the transformer's. They are to be compared within one sitting only; another version of the package is profiled by
+putting its folder into PYTHONPATH.
 """
 
 import argparse
