@@ -2,11 +2,11 @@
 
     python benchmarks/job_profile.py CONFIG [--backbones flux] [--algorithms dancegrpo] [--out FILE.csv]
 
-CONFIG is a study whose models, scorers and prompts are built. For each cell one reference run is trained, evaluated and,
-where the study has a probe, probed: the commands of the workflow, each in a process of its own, on a copy of the study
-in a temporary folder. Seconds are the processor's and exclusive: what the transformer does inside of a probe is the
-transformer's. They are to be compared within one sitting only; another version of the package is profiled by putting
-its folder into PYTHONPATH.
+CONFIG is a study whose models, scorers and prompts are built. For each cell one reference run is trained, evaluated
+and, where the study has a probe, probed: the commands of the workflow, each in a process of its own, on a copy of the
+study in a temporary folder. Seconds are the processor's and exclusive: what the transformer does inside of a probe is
+the transformer's. They are to be compared within one sitting only; another version of the package is profiled by
+putting its folder into PYTHONPATH.
 """
 
 import argparse
@@ -150,7 +150,7 @@ def measure(config: Path, backbones: list[str] | None, algorithms: list[str] | N
     times = {"train": runs, "evaluate": runs}
     if study.probe:
         times["probe"] = len({*study.probe.calibration.seeds, *study.probe.holdout.seeds})
-    rows, whole = [], Counter({part: 0.0 for part in PARTS})
+    rows, whole = [], Counter(dict.fromkeys(PARTS, 0.0))
     with tempfile.TemporaryDirectory() as folder:
         copy = copied_study(config, Path(folder))
         for backbone in backbones or study.backbones:
