@@ -52,7 +52,8 @@ class _Saved:
     """A saved tensor; it is counted out when its graph lets go of it."""
 
     def __init__(self, of: SavedActivations, tensor: Tensor) -> None:
-        self.tensor, self._of = tensor, of
+        # Detached: an operation's own output would otherwise keep its graph, and the graph it, for good.
+        self.tensor, self._of = tensor.detach(), of
         self._storage, self._size = of.take(tensor), tensor.untyped_storage().nbytes()
 
     def unpack(self) -> Tensor:

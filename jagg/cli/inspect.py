@@ -11,6 +11,7 @@ from jagg.cli.arguments import Config, note
 from jagg.config import Backbone, EmbeddedBackbone, FolderModel, Study, load_study
 from jagg.errors import InputError
 from jagg.records import read_json
+from jagg.startup import uncollected
 
 if TYPE_CHECKING:
     from jagg.gradients.passes_table import ModelCost
@@ -33,14 +34,16 @@ def _model_cost(study: Study, model: Backbone) -> ModelCost | None:
     Raises:
         InputError: the image size does not divide into latent patches, or a folder is not a model.
     """
-    from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE
-    from jagg.backbones.source import DTYPES, checked_grid
-    from jagg.pretrain.backbones import EMBEDDED_VAE_DOWNSCALE, embedded_transformer_config
-    from jagg.train.cost import model_cost
+    with uncollected():
+        from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE
+        from jagg.backbones.source import DTYPES, checked_grid
+        from jagg.train.cost import model_cost
 
     if model.family not in FULL_SIZE:
         return None
     if isinstance(model.source, EmbeddedBackbone):
+        from jagg.pretrain.backbones import EMBEDDED_VAE_DOWNSCALE, embedded_transformer_config
+
         sizes, downscale = embedded_transformer_config(model.family, model.source), EMBEDDED_VAE_DOWNSCALE
     elif isinstance(model.source, FolderModel):
         folder = Path(model.source.path)

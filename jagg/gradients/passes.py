@@ -9,7 +9,8 @@ from jagg.algorithms import plans
 from jagg.errors import InputError
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.estimators import arm_estimator
-from jagg.gradients.routing import is_exact, route
+from jagg.gradients.estimators.exact import ESTIMATOR as EXACT
+from jagg.gradients.routing import is_exact, route, states_decide
 from jagg.gradients.schedules import schedule_of
 from jagg.gradients.schedules.protocol import Schedule
 from jagg.gradients.window import Estimator, WindowNodes
@@ -36,12 +37,32 @@ def plan_passes(
     evaluations_per_velocity: int = 1,
 ) -> Passes:
     """Passes of a trajectory under one plan, where the place of a window alone decides."""
+    windows = planned_windows(plan, estimator, schedule, jagg_frac)
+    return windows_passes(windows, plan.sampling_steps, schedule, evaluations_per_velocity)
+
+
+def planned_windows(
+    plan: TransitionPlan,
+    estimator: Estimator,
+    schedule: Schedule,
+    jagg_frac: float,
+    *,
+    by_confidence: bool = False,
+    fewest: bool = False,
+) -> list[WindowNodes]:
+    """What a plan's windows are expected to take: the most that their states may ask for, or the fewest nodes."""
     windows = []
     for transitions in plan.windows:
-        chosen = route(estimator, transitions[0], len(transitions), plan.sampling_steps, jagg_frac)
-        nodes = chosen.expected_nodes(len(transitions))
-        windows.append(WindowNodes(nodes, len(transitions), is_exact(chosen), nodes))
-    return windows_passes(windows, plan.sampling_steps, schedule, evaluations_per_velocity)
+        length = len(transitions)
+        chosen = route(estimator, transitions[0], length, plan.sampling_steps, jagg_frac)
+        undecided = states_decide(chosen, by_confidence)
+        if by_confidence and not fewest:
+            chosen = EXACT
+        expected_nodes = chosen.fewest_nodes if fewest and chosen.fewest_nodes else chosen.expected_nodes
+        nodes = expected_nodes(length)
+        graphs = float(length) if undecided and schedule.before_nodes_are_known else None
+        windows.append(WindowNodes(nodes, length, is_exact(chosen), nodes, graphs))
+    return windows
 
 
 def windows_passes(
@@ -70,7 +91,7 @@ def expected_passes(
     algorithm_name: str,
     evaluations_per_velocity: int = 1,
 ) -> Passes:
-    """Expected passes of a trajectory of an arm: the mean over the algorithm's equally likely plans.
+    """Expected passes of a trajectory of an arm whose windows are all trusted: the mean over the algorithm's plans.
 
     Raises:
         InputError: unknown algorithm family, estimator or schedule.
@@ -78,7 +99,43 @@ def expected_passes(
     estimator, schedule = arm_estimator(arm), schedule_of(arm.schedule)
     jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
     choices = plans(arm.applied_to(algorithm))
-    each = [plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in choices]
+    return _mean([plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in choices])
+
+
+def passes_range(
+    algorithm: configuration.Algorithm,
+    arm: configuration.Arm,
+    algorithm_name: str,
+    schedule: str,
+    evaluations_per_velocity: int = 1,
+) -> tuple[Passes, Passes]:
+    """Fewest and most expected backward passes of an arm under a schedule; equal unless the states have a say.
+
+    Raises:
+        InputError: unknown algorithm family, estimator or schedule.
+    """
+    estimator, of = arm_estimator(arm), schedule_of(schedule)
+    jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
+    by_confidence = arm.routing.max_residual is not None
+    choices = plans(arm.applied_to(algorithm))
+
+    def bound(fewest: bool) -> Passes:
+        return _mean(
+            [
+                windows_passes(
+                    planned_windows(plan, estimator, of, jagg_frac, by_confidence=by_confidence, fewest=fewest),
+                    plan.sampling_steps,
+                    of,
+                    evaluations_per_velocity,
+                )
+                for plan in choices
+            ]
+        )
+
+    return bound(fewest=True), bound(fewest=False)
+
+
+def _mean(each: list[Passes]) -> Passes:
     return Passes(**{f.name: sum(getattr(passes, f.name) for passes in each) / len(each) for f in fields(Passes)})
 
 
@@ -105,13 +162,4 @@ def trained_passes(study: configuration.Study, key: RunKey, trained: tuple[int, 
         schedule_of(arm.schedule_for(study.training.optimizer_steps_per_rollout)),
         configuration.resolve(arm.routing.jagg_frac, key.algorithm),
         study.backbones[key.backbone].guidance.evaluations_per_velocity,
-    )
-
-
-def trajectory_flops(passes: Passes, forward_flops: int, gradient_checkpointing: bool) -> float:
-    """Transformer operations of a trajectory: a backward pass is two forwards, and a third where it recomputes."""
-    return forward_flops * (
-        passes.forward_passes_grad
-        + passes.forward_passes_nograd
-        + (3 if gradient_checkpointing else 2) * passes.backward_passes
     )

@@ -17,6 +17,11 @@ def route_by_confidence(chosen: Estimator, window: Window, max_residual: float |
     return chosen if max_residual is None or window.velocity_residual() <= max_residual else EXACT
 
 
+def states_decide(chosen: Estimator, by_confidence: bool) -> bool:
+    """Whether the states of a window have a say in its nodes, once its place has chosen the estimator."""
+    return chosen.which_depends_on_states or (by_confidence and not is_exact(chosen))
+
+
 def is_exact(estimator: Estimator) -> bool:
     """Whether an estimator is the exact gradient itself."""
     return estimator is EXACT

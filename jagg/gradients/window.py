@@ -79,8 +79,8 @@ class Estimator:
     """Every estimate that may be drawn for a window, with probabilities adding up to 1; one if nothing is random."""
     expected_nodes: Callable[[int], float]
     """Expected nodes of a window of a given length, at least 2: the closed form that the ledger is held against."""
-    depends_on_states: bool = False
-    """Whether the number of nodes depends on the states; `expected_nodes` is then the most that can be expected."""
+    fewest_nodes: Callable[[int], float] | None = None
+    """Where the states decide how many nodes there are, the fewest that can be expected; `expected_nodes`: the most."""
     which_depends_on_states: bool = False
     """Whether which nodes are drawn depends on the states, so that no schedule knows them during the rollout."""
 
@@ -88,6 +88,11 @@ class Estimator:
     def certain(cls, estimate: Callable[[Window], Estimate], expected_nodes: Callable[[int], float]) -> "Estimator":
         """A deterministic estimator."""
         return cls(lambda window: [Outcome(1.0, estimate(window))], expected_nodes)
+
+    @property
+    def depends_on_states(self) -> bool:
+        """Whether the number of nodes depends on the states."""
+        return self.fewest_nodes is not None
 
     def estimate(self, window: Window, generator: torch.Generator) -> Estimate:
         """Draw an estimate; the generator is this window's own, and a deterministic estimator leaves it alone."""

@@ -1,5 +1,6 @@
 """What one image's pass through a transformer costs in training, on torch's meta device: no weights, no accelerator."""
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -15,6 +16,21 @@ from jagg.gradients.passes_table import ModelCost
 from jagg.train.parameters import attach_adapters, lora_config
 
 _LORA_TARGETS = {"flux": flux.LORA_TARGETS, "qwen_image": qwen_image.LORA_TARGETS}
+_DEPTHS = {"flux": ("num_layers", "num_single_layers"), "qwen_image": ("num_layers",)}
+"""What a family calls its numbers of blocks."""
+_DISTINCT = 2
+"""Blocks of one kind that may differ: the first may have inputs without gradients, the last may have unused outputs."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What training one sample by one transformer takes."""
+
+    grid: int
+    text_tokens: int
+    lora: LoRA | None
+    gradient_checkpointing: bool
+    dtype: torch.dtype
 
 
 def model_cost(
@@ -29,29 +45,54 @@ def model_cost(
 ) -> ModelCost:
     """Operations and memory of one sample; `grid`: image tokens along one side.
 
+    Blocks between the first and the last of a kind cost all the same, so that the cost is measured on few blocks and
+    is exactly linear in those left out.
+
     Raises:
         InputError: the family is not one of this package's.
     """
+    sample = _Sample(grid, text_tokens, lora, gradient_checkpointing, dtype)
+    depths = {name: transformer_config[name] for name in _DEPTHS.get(family, ()) if name in transformer_config}
+    shallow = transformer_config | {name: min(depth, _DISTINCT) for name, depth in depths.items()}
+    cost = fewest = _measured(family, shallow, sample)
+    for name, depth in depths.items():
+        if depth > _DISTINCT:
+            one_more = _measured(family, shallow | {name: _DISTINCT + 1}, sample)
+            cost = _plus(cost, one_more, fewest, times=depth - _DISTINCT)
+    return cost
+
+
+def _plus(cost: ModelCost, one_more: ModelCost, fewest: ModelCost, times: int) -> ModelCost:
+    values = {
+        field.name: getattr(cost, field.name) + times * (getattr(one_more, field.name) - getattr(fewest, field.name))
+        for field in fields(ModelCost)
+    }
+    return ModelCost(**values)
+
+
+def _measured(family: str, transformer_config: dict[str, Any], sample: _Sample) -> ModelCost:
     # Past the class's own `to`, which warns of layers that from_pretrained would keep in float32.
-    transformer = nn.Module.to(meta_transformer(family, transformer_config), dtype)
-    inputs = meta_inputs(family, transformer_config, grid, text_tokens)
+    transformer = nn.Module.to(meta_transformer(family, transformer_config), sample.dtype)
+    inputs = meta_inputs(family, transformer_config, sample.grid, sample.text_tokens)
+    dtype = sample.dtype if sample.lora else torch.float32  # as training does: what is trained is float32
     with torch.device("meta"):
-        with operation_counter() as forward, torch.no_grad():
-            transformer(**inputs(dtype), return_dict=False)
-        if lora:
-            trained = list(attach_adapters(transformer, lora_config(lora, _LORA_TARGETS[family])).values())
+        with operation_counter() as untrained, torch.no_grad():
+            transformer(**inputs(sample.dtype), return_dict=False)
+        if sample.lora:
+            trained = list(attach_adapters(transformer, lora_config(sample.lora, _LORA_TARGETS[family])).values())
         else:
-            dtype = torch.float32  # as training does: parameters that are trained are float32
             trained = list(nn.Module.to(transformer, dtype).requires_grad_(True).parameters())
-        if gradient_checkpointing:
+        if sample.gradient_checkpointing:
             transformer.enable_gradient_checkpointing()
         with SavedActivations(transformer.parameters()) as saved, _FusedAttention():
             kept = transformer(**inputs(dtype), return_dict=False)[0]
-        velocity = transformer(**inputs(dtype), return_dict=False)[0]
+        with operation_counter() as forward:
+            velocity = transformer(**inputs(dtype), return_dict=False)[0]
         with operation_counter() as backward:
             torch.autograd.backward(velocity, torch.empty_like(velocity))
     del kept
     return ModelCost(
+        untrained_forward_flops=untrained.get_total_flops(),
         forward_flops=forward.get_total_flops(),
         backward_flops=backward.get_total_flops(),
         activation_bytes=saved.peak_bytes,

@@ -129,7 +129,7 @@ def test_the_fast_window_is_routed_by_where_it_was_drawn() -> None:
 def test_the_table_of_a_study() -> None:
     from analytic import analytic_study
 
-    cost = ModelCost(10**12, 2 * 10**12, activation_bytes=10**9, gradient_bytes=10**8)
+    cost = ModelCost(10**12, 10**12, 2 * 10**12, activation_bytes=10**9, gradient_bytes=10**8)
     lines = passes_table(analytic_study(), {"flux": cost}).splitlines()
     assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1", "40"]
     assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667", "32"]
@@ -142,3 +142,57 @@ def test_the_table_of_a_study() -> None:
     assert chosen["dance", "jagg", "reweight"] == ["10", "6", "22", "1.818", "24", "1.3"]
     assert chosen["dance", "baseline", "reweight"][-2:] == ["48", "1.3"]
     assert passes_table(analytic_study(), {}).splitlines()[1].split()[-1] == "unknown"
+
+
+COST = ModelCost(10**12, 10**12, 2 * 10**12, activation_bytes=10**9, gradient_bytes=10**8)
+CONFIDENT = {"estimator": "jagg", "routing": {"jagg_frac": 0.6, "router": "confidence", "max_residual": 0.1}}
+PROXY = {"estimator": "debiased", "debiased": {"draw": "proxy"}, "routing": {"jagg_frac": 0.6}}
+BY_RESIDUAL = {"estimator": "debiased", "debiased": {"full_residual": 0.1}, "routing": {"jagg_frac": 0.6}}
+
+
+def table_cells(arm: dict, **changes: object) -> dict[tuple[str, ...], list[str]]:
+    from analytic import analytic_study
+
+    study = analytic_study(arms={"baseline": {"estimator": "exact"}, "arm": arm}, **changes)
+    lines = [line.split() for line in passes_table(study, {"flux": COST}).splitlines() if line.startswith("flux")]
+    return {tuple(line[1:-6]): line[-6:] for line in lines}
+
+
+@pytest.mark.parametrize(("arm", "approximate", "backward", "ratio", "flops"), [
+    # T = 10, windows of 4, 4 and 2, the first two by the estimator: 2 or 4 nodes; 2.025 to 2.5 nodes.
+    (CONFIDENT, "0-2", "6-10", "1-1.667", "32-40"),
+    (BY_RESIDUAL, "2", "6.05-7", "1.429-1.653", "32.1-34"),
+    (PROXY, "2", "7", "1.429", "34"),
+])  # fmt: skip
+def test_passes_that_the_states_decide_are_a_range(
+    arm: dict, approximate: str, backward: str, ratio: str, flops: str
+) -> None:
+    assert table_cells(arm)["dance", "arm"] == ["3", approximate, backward, "20", ratio, flops]
+
+
+@pytest.mark.parametrize(("arm", "graphs"), [
+    # 12 images that go through together; a window decided by its states makes all of its graphs.
+    (CONFIDENT, {"native": 12, "reuse": 12, "retain": 120, "reweight": 48}),
+    (BY_RESIDUAL, {"native": 12, "reuse": 12, "retain": 96, "reweight": 48}),
+    (PROXY, {"native": 12, "reuse": 12, "retain": 96, "reweight": 48}),
+])  # fmt: skip
+def test_memory_is_that_of_the_states_that_need_most(arm: dict, graphs: dict[str, int]) -> None:
+    cells = table_cells(arm)
+    found = {name: cells["dance", "arm", name + "*" * (name == "native")][-2] for name in graphs}
+    assert found == {name: str(count) for name, count in graphs.items()}
+
+
+def test_an_arm_that_gives_way_to_native_is_shown_as_trained() -> None:
+    from analytic import analytic_study
+
+    study = analytic_study(
+        arms__jagg__schedule="retain",
+        arms__jagg__off_policy="native",
+        training__optimizer_steps_per_rollout=3,
+        training__micro_batch_size=4,
+    )
+    text = passes_table(study, {"flux": COST})
+    rows = [line.split() for line in text.splitlines() if line.startswith("flux")]
+    assert {row[3] for row in rows if len(row) == 10} == {"native*"}
+    assert next(row for row in rows if row[1:3] == ["dance", "jagg"])[-1] == "32"
+    assert "jagg: by native instead of retain, which 3 optimizer steps a rollout do not allow" in text

@@ -6,8 +6,9 @@ import torch
 from jagg.backbones import load_backbone
 from jagg.backbones.activations import SavedActivations
 from jagg.backbones.operations import operation_counter
-from jagg.config import LoRA
-from jagg.train.cost import model_cost
+from jagg.config import EmbeddedBackbone, LoRA
+from jagg.pretrain.backbones import embedded_transformer_config
+from jagg.train.cost import _measured, _Sample, model_cost
 from jagg.train.parameters import attach_adapters, lora_config
 
 
@@ -39,3 +40,17 @@ def test_the_meta_device_counts_what_a_real_run_does(
     assert cost.backward_flops == pytest.approx(backward.get_total_flops(), rel=0.1)
     assert cost.gradient_bytes == sum(4 * p.numel() for p in transformer.parameters() if p.requires_grad)
     assert cost.activation_bytes == pytest.approx(saved.peak_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize(("family", "blocks", "lora", "recompute"), [
+    ("flux", {"num_layers": 3, "num_single_layers": 4}, LoRA(rank=2, alpha=4), True),
+    ("qwen_image", {"num_layers": 4}, None, False),
+])  # fmt: skip
+def test_the_cost_of_a_deep_transformer_is_exactly_that_of_all_its_blocks(
+    family: str, blocks: dict[str, int], lora: LoRA | None, recompute: bool
+) -> None:
+    source = EmbeddedBackbone(kind="embedded", autoencoder_steps=1, flow_steps=1, **blocks)
+    sizes = embedded_transformer_config(family, source)
+    whole = _measured(family, sizes, _Sample(4, 8, lora, recompute, torch.bfloat16))
+    settings = {"lora": lora, "gradient_checkpointing": recompute, "dtype": torch.bfloat16}
+    assert model_cost(family, sizes, 4, 8, **settings) == whole

@@ -5,9 +5,10 @@ import torch
 from analytic import PROMPTS, AnalyticBackbone, ColourScorer, Curved, analytic_study, key
 from torch import nn
 
+from jagg.algorithms import plans
 from jagg.flow import StepNoise, rollout, shifted_sigmas
 from jagg.flow.schedule import constant_diffusion, transition_plan
-from jagg.gradients.passes import Passes
+from jagg.gradients.passes import Passes, planned_windows
 from jagg.train.ledger import Ledger, PassCounts
 from jagg.train.step import Trainer
 
@@ -69,3 +70,33 @@ def test_operations_and_saved_bytes_are_those_of_the_passes(schedule: str) -> No
     each = 4 * 4 * (5 + 16)
     graphs = {"native": 12, "reuse": 12, "retain": 12 * 6, "reweight": 12 * 2}
     assert rows[1]["saved_activation_bytes"] == graphs[schedule] * each
+
+
+@pytest.mark.parametrize("schedule", ["native", "reuse", "retain", "reweight"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_saved_bytes_of_windows_that_their_states_decide_are_the_closed_form(schedule: str, trusted: bool) -> None:
+    routing = {"jagg_frac": 0.6, "router": "confidence", "max_residual": 1e9 if trusted else 1e-9}
+    study = analytic_study(
+        arms__jagg={"estimator": "jagg", "routing": routing, "schedule": schedule},
+        training__measured_steps=[1],
+        training__micro_batch_size=4,
+    )
+    scorers = {"red": ColourScorer(), "green": ColourScorer(channel=1)}
+    trainer = Trainer(study, key(), AnalyticBackbone(), scorers, PROMPTS)
+    (plan,) = plans(study.algorithms["dance"])
+    windows = planned_windows(plan, trainer.method.estimator, trainer.schedule, 0.6, by_confidence=True, fewest=trusted)
+    graphs = trainer.schedule.held(windows, 4, 12).graphs
+    assert trainer.step(1, 1)["saved_activation_bytes"] == graphs * 4 * 4 * (5 + 16)
+
+
+def test_frozen_weights_get_no_gradient_product() -> None:
+    """With adapters of rank 2 a backward pass has one product of each frozen weight, for the inputs, not two."""
+    study = analytic_study(training__lora={"rank": 2, "alpha": 4}, training__measured_steps=[1])
+    scorers = {"red": ColourScorer(), "green": ColourScorer(channel=1)}
+    row = Trainer(study, key(), AnalyticBackbone(), scorers, PROMPTS).step(1, 1)
+    frozen, adapters = (5 * 16, 16 * 3), (5 * 2 + 2 * 16, 16 * 2 + 2 * 3)
+    forward = 2 * 4 * (sum(frozen) + sum(adapters))
+    # The first layer's input is fixed: no product for it, neither of the frozen weight nor of its adapter's A.
+    backward = 2 * 4 * (frozen[1] + 2 * adapters[1] + 2 * adapters[0] - 5 * 2)
+    forwards = row["forward_passes_grad"] + row["forward_passes_nograd"]
+    assert row["transformer_flops"] == forward * forwards + backward * row["backward_passes"]

@@ -35,10 +35,13 @@ def debiased(
         ]
         return drawn if p == 1 else [Outcome(1 - p, jagg(window)), *drawn]
 
+    def nodes(length: int, share: float = 1.0) -> float:
+        return 2.0 + share * probability * (length > 2)
+
     return Estimator(
         outcomes,
-        expected_nodes=lambda length: 2.0 + probability * (length > 2),
-        depends_on_states=full_residual is not None,
+        expected_nodes=nodes,
+        fewest_nodes=None if full_residual is None else lambda length: nodes(length, _LEAST_SHARE),
         which_depends_on_states=draw == "proxy" or full_residual is not None,
     )
 

@@ -1,5 +1,6 @@
 """Schedules that make graphs in the update: `native` recomputes every transition, `reuse` the nodes (math.md 4)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from jagg.gradients.schedules.windows import (
     trained_rows,
     window_signals,
 )
-from jagg.gradients.window import Estimate
+from jagg.gradients.window import Estimate, WindowNodes
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Recompute:
 
     on_policy: bool
     """Signals come from the velocities of the rollout, which are the policy's own as long as it is unchanged."""
+    before_nodes_are_known = False
 
     def rollout(
         self,
@@ -72,8 +74,9 @@ class Recompute:
     def window_forwards(self, graphs: float, length: int) -> Forwards:
         return Forwards(with_grad=graphs, without_grad=length if self.on_policy else 2 * length - graphs)
 
-    def held(self, nodes: list[float], batch_size: int, images: int) -> Held:
-        return Held(max(max(1, batch_size // count) * count for count in nodes), 1)
+    def held(self, windows: list[WindowNodes], batch_size: int, images: int) -> Held:
+        counts = [math.ceil(window.nodes) for window in windows]
+        return Held(max(max(1, batch_size // count) * count for count in counts), 1)
 
     def _window_gradient(
         self,

@@ -85,6 +85,11 @@ class Held(NamedTuple):
 class Schedule(Protocol):
     """Both halves of a training step that touch the graphs: the rollout and the update."""
 
+    @property
+    def before_nodes_are_known(self) -> bool:
+        """Whether graphs are made in the rollout: those of whole windows where their states decide on the nodes."""
+        ...
+
     def rollout(
         self,
         network: Network,
@@ -114,6 +119,6 @@ class Schedule(Protocol):
         """Closed form of the forward passes in one window, of whose transitions `graphs` are run with a graph."""
         ...
 
-    def held(self, nodes: list[float], batch_size: int, images: int) -> Held:
-        """Closed form of the memory of a step of `images` trajectories whose windows take `nodes`."""
+    def held(self, windows: list[WindowNodes], batch_size: int, images: int) -> Held:
+        """Closed form of the memory of a step of `images` trajectories whose windows, in turn, take these nodes."""
         ...

@@ -1,5 +1,7 @@
 """The retain schedule: the nodes' graphs are made in the rollout and kept until advantages are known (math.md 4)."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,7 @@ from jagg.gradients.schedules.windows import (
     trained_rows,
     window_signals,
 )
+from jagg.gradients.window import WindowNodes
 
 ALL = slice(None)
 
@@ -37,6 +40,8 @@ class Retained(Rollout):
 @dataclass(frozen=True)
 class Retain:
     """See `jagg.gradients.schedules.protocol.Schedule`; valid while the policy is the one of the rollout."""
+
+    before_nodes_are_known = True
 
     def rollout(
         self,
@@ -95,8 +100,11 @@ class Retain:
     def window_forwards(self, graphs: float, length: int) -> Forwards:
         return Forwards(with_grad=graphs, without_grad=length - graphs)
 
-    def held(self, nodes: list[float], batch_size: int, images: int) -> Held:
-        return Held(images * sum(nodes), 1)
+    def held(self, windows: list[WindowNodes], batch_size: int, images: int) -> Held:
+        # A window's graphs stand beside the nodes of those before it, until it lets go of what it does not need.
+        kept = list(itertools.accumulate((math.ceil(window.nodes) for window in windows), initial=0))
+        alive = [before + most_graphs(window) for before, window in zip(kept, windows)]
+        return Held(images * max(kept[-1], *alive), 1)
 
 
 def with_graphs(
@@ -112,6 +120,11 @@ def with_graphs(
             field.velocity(latents[part], sigma[part], text[part])
             for field, part in zip(fields, parts(len(latents), batch_size))
         ]
+
+
+def most_graphs(window: WindowNodes) -> float:
+    """Graphs of one sample's window at the end of its rollout, at most where nodes are drawn."""
+    return math.ceil(window.nodes) if window.graphs is None else window.graphs
 
 
 def settle(

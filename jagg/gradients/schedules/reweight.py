@@ -12,8 +12,8 @@ from jagg.backbones.protocol import TextFeatures
 from jagg.flow.rollout import Rollout, batched_velocity, told_sigma, transitions
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.schedules.protocol import Forwards, Held, Method, Network, SampleNetwork, UpdateStatistics
-from jagg.gradients.schedules.retain import ALL, settle, with_graphs
-from jagg.gradients.schedules.windows import Generators, nodes_ahead, parts, trained_rows, window_signals
+from jagg.gradients.schedules.retain import ALL, most_graphs, settle, with_graphs
+from jagg.gradients.schedules.windows import Generators, nodes_ahead, parts, trained_rows, undecided, window_signals
 from jagg.gradients.window import WindowNodes
 
 
@@ -30,6 +30,8 @@ class Weighable(Rollout):
 class Reweight:
     """See `jagg.gradients.schedules.protocol.Schedule`; valid while the ratio is exactly 1."""
 
+    before_nodes_are_known = True
+
     def rollout(
         self,
         network: Network,
@@ -42,7 +44,7 @@ class Reweight:
     ) -> Weighable:
         # Each batch goes through its whole trajectory alone, so no more graphs live than one window's of one batch;
         # only where the states of all samples decide on the nodes must they go side by side.
-        together = method.max_residual is not None or method.estimator.which_depends_on_states
+        together = any(undecided(method, plan, window) for window in plan.windows)
         size = len(initial) if together else method.batch_size
         drawn = cache(noise)
 
@@ -85,8 +87,10 @@ class Reweight:
     def window_forwards(self, graphs: float, length: int) -> Forwards:
         return Forwards(with_grad=graphs, without_grad=length - graphs)
 
-    def held(self, nodes: list[float], batch_size: int, images: int) -> Held:
-        return Held(min(batch_size, images) * max(nodes), 1 + images)
+    def held(self, windows: list[WindowNodes], batch_size: int, images: int) -> Held:
+        together = any(window.graphs is not None for window in windows)
+        samples = images if together else min(batch_size, images)
+        return Held(samples * max(map(most_graphs, windows)), 1 + images)
 
 
 def _roll(

@@ -10,7 +10,7 @@ from torch import Tensor
 from jagg.algorithms.objective import Signals, clipped_signals
 from jagg.flow.rollout import Rollout
 from jagg.flow.schedule import TransitionPlan
-from jagg.gradients.routing import is_exact, route, route_by_confidence
+from jagg.gradients.routing import is_exact, route, route_by_confidence, states_decide
 from jagg.gradients.schedules.protocol import Method
 from jagg.gradients.window import Estimate, Window, WindowNodes
 
@@ -36,6 +36,12 @@ def draw_estimate(
     )
 
 
+def undecided(method: Method, plan: TransitionPlan, transitions: tuple[int, ...]) -> bool:
+    """Whether the nodes of a window are not known before its states are."""
+    chosen = route(method.estimator, transitions[0], len(transitions), plan.sampling_steps, method.jagg_frac)
+    return states_decide(chosen, method.max_residual is not None)
+
+
 def nodes_ahead(
     method: Method,
     plan: TransitionPlan,
@@ -48,9 +54,9 @@ def nodes_ahead(
     Just the nodes where place and chance decide, drawn with the generator that the estimate is drawn with; all of the
     window's where its states have a say.
     """
-    chosen = route(method.estimator, transitions[0], len(transitions), plan.sampling_steps, method.jagg_frac)
-    if chosen.which_depends_on_states or (method.max_residual is not None and not is_exact(chosen)):
+    if undecided(method, plan, transitions):
         return transitions
+    chosen = route(method.estimator, transitions[0], len(transitions), plan.sampling_steps, method.jagg_frac)
     blank = initial.new_zeros(len(transitions), 1, 1, 1)
     estimate = chosen.estimate(Window(tuple(plan.sigmas[j] for j in transitions), blank, blank), generator)
     return tuple(transitions[node] for node in estimate.nodes)
