@@ -20,8 +20,12 @@ def ordered(content: dict[str, Any]) -> dict[str, Any]:
     """A study's raw content with its named parts in natural order, the reference arm first."""
     comparison, reward = content.get("comparison"), content.get("reward")
     reference = comparison.get("reference") if isinstance(comparison, dict) else None
-    parts = {name: content[name] for name in ("backbones", "algorithms", "arms", "scorers") if name in content}
-    changed = {name: _ordered(part, reference if name == "arms" else None) for name, part in parts.items()}
+    parts: dict[str, Any] = {
+        name: content[name] for name in ("backbones", "algorithms", "arms", "scorers") if name in content
+    }
+    changed: dict[str, Any] = {
+        name: _ordered(part, reference if name == "arms" else None) for name, part in parts.items()
+    }
     if isinstance(reward, dict) and "weights" in reward:
         changed["reward"] = reward | {"weights": _ordered(reward["weights"])}
     return content | changed
