@@ -1,6 +1,7 @@
 """A study's files with known effects, written through the real writers; no model is trained or run."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,21 @@ def simulated_study(results: Path, seeds: tuple[int, ...] = (0, 1, 2), **changes
     """The study of simulated.yaml with its results under `results`."""
     study = load_study(Path(__file__).with_name("simulated.yaml"))
     content = study.model_dump(mode="json") | {"results": str(results), "seeds": list(seeds)} | changes
+    return Study.model_validate(content)
+
+
+def only(study: Study, **kept: Iterable[str]) -> Study:
+    """The study with these backbones, algorithms, arms or scorers alone, for tests that need no more."""
+    content = study.model_dump(mode="json")
+    for part, names in kept.items():
+        content[part] = {name: content[part][name] for name in names}
+    for settings in (content["reward"]["weights"], content["comparison"]["margins"]):
+        for metric in settings.keys() - content["scorers"].keys():
+            del settings[metric]
+    for arm in content["arms"].values():
+        share = arm["routing"]["jagg_frac"]
+        if isinstance(share, dict):
+            arm["routing"]["jagg_frac"] = {name: share[name] for name in content["algorithms"]}
     return Study.model_validate(content)
 
 

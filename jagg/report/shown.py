@@ -12,7 +12,7 @@ stands for an empty value. Rows whose value is empty do not enter a reduction. `
 """
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -174,12 +174,20 @@ def mismatches(page: Path, root: Path) -> list[str]:
         with _opened(root / table) as file:
             return list(csv.DictReader(file))
 
+    @cache
+    def by_key(table: str, names: tuple[str, ...]) -> dict[tuple[str, ...], list[dict[str, str]]]:
+        found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+        for row in rows_of(table):
+            found.setdefault(tuple(row[name] for name in names), []).append(row)
+        return found
+
     with _opened(page) as file:
         shown = read_shown(file.read())
     found = []
     for item in shown:
         try:
-            value = _recomputed(item, rows_of(item.table))
+            rows = by_key(item.table, tuple(item.key)).get(tuple(item.key.values()), [])
+            value = _recomputed(item, rows)
         except (KeyError, ValueError) as error:
             found.append(f"{item}: printed {item.text}, but {error.args[0]}")
             continue
@@ -195,8 +203,9 @@ def _opened(path: Path) -> Any:
         raise InputError("cannot read a file", where=path, got=error.strerror, fix="build the report again") from error
 
 
-def _recomputed(item: Shown, rows: Iterable[dict[str, str]]) -> float | None:
-    picked = [row[item.column] for row in rows if all(row[name] == value for name, value in item.key.items())]
+def _recomputed(item: Shown, rows: Sequence[dict[str, str]]) -> float | None:
+    """The number that the rows of its key give."""
+    picked = [row[item.column] for row in rows]
     if item.reduce is None:
         if len(picked) != 1:
             raise ValueError(f"{len(picked)} rows have this key")

@@ -87,7 +87,7 @@ def add_legend(figure: Figure, colours: dict[str, str], further: Sequence[Line2D
     """One legend of arms above the panel, which grows by it; as many columns as the longest name leaves room for."""
     handles = [*(Line2D([], [], color=colour, linewidth=2, label=arm) for arm, colour in colours.items()), *further]
     longest = max(len(str(handle.get_label())) for handle in handles)
-    columns = max(1, min(3, int(PANEL_WIDTH / (0.36 + 0.072 * longest))))
+    columns = max(1, min(3, int(PANEL_WIDTH / (0.36 + 0.062 * longest))))
     height, ends = figure.get_figheight(), (figure.subplotpars.bottom, figure.subplotpars.top)
     taller = height + 0.03 + 0.165 * math.ceil(len(handles) / columns)
     figure.set_figheight(taller)

@@ -1,19 +1,16 @@
 """Quality against cost, from the tables of a simulated study."""
 
-from pathlib import Path
-
 import pytest
-from simulated_study import simulated_study, write_runs
 
+from jagg.config import Study
+from jagg.keys import StudyPaths
 from jagg.records import BACKWARD_PASSES, PAIRED_DIFFERENCES, PARETO, read_table
+from jagg.report.figures.pareto import side_by_side
 from jagg.report.pareto import pareto
-from jagg.report.tables import aggregate
 
 
-def test_every_compared_arm_has_its_last_difference_and_its_mean_costs(tmp_path: Path) -> None:
-    study = simulated_study(tmp_path)
-    paths = write_runs(study)
-    aggregate(study, paths)
+def test_every_compared_arm_has_its_last_difference_and_its_mean_costs(finished: tuple[Study, StudyPaths]) -> None:
+    study, paths = finished
     rows = read_table(paths.table("pareto.csv"), PARETO).to_pylist()
     assert len(rows) == len(study.backbones) * len(study.algorithms) * len(study.scorers) * (len(study.arms) - 1)
     differences = read_table(paths.table("paired_differences.csv"), PAIRED_DIFFERENCES)
@@ -35,3 +32,12 @@ def test_every_compared_arm_has_its_last_difference_and_its_mean_costs(tmp_path:
     ]  # fmt: skip
     assert row["step_time_ratio"] == pytest.approx(sum(times) / len(times))
     assert len(pareto(differences.slice(0, 0), passes)) == 0
+
+
+def test_arms_of_equal_cost_stand_side_by_side_around_it() -> None:
+    assert side_by_side([]) == []
+    assert side_by_side([20.0]) == [20.0]
+    alone, first, second = side_by_side([10.0, 20.0, 20.0])
+    assert (alone, (first + second) / 2) == (10.0, 20.0)
+    assert first < second
+    assert side_by_side([10.0, 12.0, 20.0]) == [10.0, 12.0, 20.0]

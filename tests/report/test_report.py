@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from browser import NAMES, Page, browser, installed
-from simulated_study import simulated_study, write_runs
+from simulated_study import only, simulated_study, write_runs
 
 from jagg.config import Study
 from jagg.errors import InputError
@@ -26,16 +26,11 @@ from jagg.report.words import arm_differences, gains, setting_differences, verdi
 
 FIGURES = {
     "reward-curves": 4, "score-by-passes": 12, "forest": 3, "curves": 12, "slopes": 12, "prompt-differences": 12,
-    "cost": 3, "pareto": 12,
+    "cost": 4, "pareto": 12, "time-pareto": 12,
 }  # fmt: skip
 """Panels of each figure."""
+DATE = "2026-01-02"  # of the session's reports
 CELLS = [(b, a) for b in ("flux", "qwen_image") for a in ("dancegrpo", "flow_grpo_fast")]
-
-
-@pytest.fixture(scope="module")
-def page(finished: tuple[Study, StudyPaths]) -> str:
-    build_report(*finished, date="2026-01-02")
-    return finished[1].report.read_text(encoding="utf-8")
 
 
 class Outline(HTMLParser):
@@ -140,13 +135,12 @@ def test_numbers_agree_at_their_printed_precision(text: str, value: float | None
 _BUILD = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from simulated_study import simulated_study
+from jagg.config import load_study
 from jagg.keys import StudyPaths
 from jagg.report import build_report
-from jagg.report.shown import agrees, mismatches, read_shown
 from jagg.report.tables import aggregate
-study = simulated_study(Path(sys.argv[1]))
+root = Path(sys.argv[1])
+study = load_study(root / "simulated" / "study.json").model_copy(update={"results": str(root)})
 aggregate(study, StudyPaths.of(study))
 build_report(study, StudyPaths.of(study), date="2027-03-04")
 assert not {"mlflow", "torch", "matplotlib.pyplot", "snakemake"} & set(sys.modules), "heavy import"
@@ -154,42 +148,44 @@ assert not {"mlflow", "torch", "matplotlib.pyplot", "snakemake"} & set(sys.modul
 
 
 def test_a_moved_study_gives_equal_tables_and_report_without_mlflow(
-    page: str, finished: tuple[Study, StudyPaths], tmp_path: Path
+    probed: tuple[Study, StudyPaths], tmp_path: Path
 ) -> None:
     """Another folder, another process, another order of hashes, no screen: not one byte differs."""
-    original = finished[1].results
+    original = probed[1].results
     moved = tmp_path / "elsewhere"
     shutil.copytree(original, moved)
     for name in ("tables", "figures"):
         shutil.rmtree(moved / "simulated" / name)
     environment = {name: value for name, value in os.environ.items() if name != "DISPLAY"} | {"PYTHONHASHSEED": "7"}
-    tests = str(Path(__file__).parents[1])
-    subprocess.run([sys.executable, "-c", _BUILD, str(moved), tests], check=True, env=environment)
-    for name in ("scores.parquet", "history.parquet", "paired_differences.csv", "backward_passes.csv", "runs.csv"):
-        before, after = (root / "simulated" / "tables" / name for root in (original, moved))
-        assert before.read_bytes() == after.read_bytes(), name
-    assert (moved / "simulated" / "report.html").read_text(encoding="utf-8").replace("2027-03-04", "2026-01-02") == page
-    for path in finished[1].figure("").iterdir():
+    subprocess.run([sys.executable, "-c", _BUILD, str(moved)], check=True, env=environment)
+    for path in probed[1].table("").iterdir():
+        assert path.read_bytes() == (moved / "simulated" / "tables" / path.name).read_bytes(), path.name
+    again = (moved / "simulated" / "report.html").read_text(encoding="utf-8")
+    assert again.replace("2027-03-04", DATE) == probed[1].report.read_text(encoding="utf-8")
+    for path in probed[1].figure("").iterdir():
         assert path.read_bytes() == (moved / "simulated" / "figures" / path.name).read_bytes(), path.name
 
 
-def test_the_report_can_be_built_in_a_thread(finished: tuple[Study, StudyPaths], page: str) -> None:
-    thread = threading.Thread(target=build_report, args=finished, kwargs={"date": "2026-01-02"})
-    finished[1].report.unlink()
+def test_the_report_can_be_built_in_a_thread(probed: tuple[Study, StudyPaths]) -> None:
+    study, paths = probed
+    page = paths.report.read_text(encoding="utf-8")
+    paths.report.unlink()
+    thread = threading.Thread(target=build_report, args=(study, paths), kwargs={"date": DATE})
     thread.start()
     thread.join()
-    assert finished[1].report.read_text(encoding="utf-8") == page
+    assert paths.report.read_text(encoding="utf-8") == page
 
 
 def test_diverged_and_missing_runs_and_single_seeds_are_said(tmp_path: Path) -> None:
-    study = simulated_study(tmp_path, seeds=(0, 1))
+    whole = simulated_study(tmp_path, seeds=(0, 1))
+    study = only(whole, algorithms=["dancegrpo"], arms=["baseline", "jagg"], scorers=["hpsv2"])
     diverged, missing = RunKey("flux", "dancegrpo", "jagg", 1), RunKey("qwen_image", "dancegrpo", "jagg", 0)
     paths = write_runs(study, diverged=(diverged,))
     paths.run(missing).manifest.unlink()
     aggregate(study, paths)
     build_report(study, paths)
     page = paths.report.read_text(encoding="utf-8")
-    assert "2 of 24 runs are not part of any average" in page
+    assert "2 of 8 runs are not part of any average" in page
     assert f"{diverged}: diverged" in page
     assert "reward was nan at training step 6" in page
     assert f"{missing}: missing" in page
@@ -198,14 +194,8 @@ def test_diverged_and_missing_runs_and_single_seeds_are_said(tmp_path: Path) -> 
 
 
 def test_one_run_alone_gives_a_report(tmp_path: Path) -> None:
-    whole = simulated_study(tmp_path).model_dump(mode="json")
-    study = simulated_study(
-        tmp_path,
-        seeds=(0,),
-        arms={"baseline": {"estimator": "exact"}},
-        backbones={"flux": whole["backbones"]["flux"]},
-        algorithms={"dancegrpo": whole["algorithms"]["dancegrpo"]},
-    )
+    whole = simulated_study(tmp_path, seeds=(0,))
+    study = only(whole, backbones=["flux"], algorithms=["dancegrpo"], arms=["baseline"])
     paths = write_runs(study)
     aggregate(study, paths)
     build_report(study, paths)
@@ -219,7 +209,7 @@ def test_tables_of_other_runs_are_refused(finished: tuple[Study, StudyPaths]) ->
 
 
 def test_a_missing_image_is_named(tmp_path: Path) -> None:
-    study = simulated_study(tmp_path, seeds=(0,))
+    study = only(simulated_study(tmp_path, seeds=(0,)), backbones=["flux"], algorithms=["dancegrpo"])
     paths = write_runs(study)
     aggregate(study, paths)
     lost = sorted(paths.run(RunKey("flux", "dancegrpo", "jagg", 0)).images(12).glob("*_0.png"))
@@ -237,7 +227,7 @@ def row(metric: str, low: float | None, high: float | None, verdict: str) -> dic
 def test_a_rise_beside_a_fall_is_mixed_and_names_both(finished: tuple[Study, StudyPaths]) -> None:
     data = read_study(*finished)
     rows = [row("clipscore", -0.02, -0.01, "inferior"), row("hpsv2", 0.01, 0.03, "superior")]
-    assert verdict_sentence(data, rows) == "mixed: higher in hpsv2 (optimised); lower in clipscore (optimised)"
+    assert verdict_sentence(data, rows) == "mixed: lower in clipscore (optimised); higher in hpsv2 (optimised)"
     rows = [row("hpsv2", 0.001, 0.002, "equivalent"), row("pickscore", None, None, "not-estimable")]
     assert verdict_sentence(data, rows) == (
         "higher, but equivalent within the margin in hpsv2 (optimised); "
@@ -299,10 +289,12 @@ def test_the_keyboard_reaches_everything_in_the_page_s_order(
     tab.open(finished[1].report.as_uri(), 1200, 900)
     links = tab.evaluate("document.querySelectorAll('nav a').length")
     reached = []
-    for _ in range(links + 3):
+    for _ in range(links + 4):
         tab.press("Tab", 9)
-        reached.append(tab.evaluate("document.activeElement.getAttribute('href')"))
-    assert reached[0] == "#verdict"
-    assert reached[1:3] == ["#verdict", "#differences"]
-    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert reached[links + 1].startswith("figures/forest")
+        what = "getAttribute('href') || document.activeElement.getAttribute('aria-label')"
+        reached.append(tab.evaluate(f"document.activeElement.{what}"))
+        assert tab.evaluate("document.activeElement.getBoundingClientRect().left") >= 0, "the skip link shows itself"
+        assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert reached[:3] == ["#verdict", "#verdict", "#differences"]
+    assert reached[links + 1] == "Arms in short, can be scrolled"
+    assert reached[links + 2].startswith("figures/forest")

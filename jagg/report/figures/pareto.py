@@ -31,7 +31,7 @@ def pareto_time(data: StudyData) -> Plot:
     return _pareto(
         data,
         TIME,
-        "pareto-time",
+        "time-pareto",
         "What each arm gives for its time",
         f"step time over {data.reference}'s",
         "the time of a training step over the reference's, mean over seeds, on the machine that ran this study",
