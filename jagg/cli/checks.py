@@ -12,7 +12,7 @@ from jagg.config import HubModel, Study
 from jagg.config.models import FolderModel
 
 _PACKAGES = ("torch", "diffusers", "transformers", "open_clip_torch", "hpsv2", "peft", "mlflow", "snakemake", "scipy")
-_NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "fuse.sshfs", "beegfs", "gpfs")
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "fuse.sshfs", "beegfs", "gpfs")
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def study_checks(study: Study) -> list[Check]:
             elif isinstance(source, FolderModel):
                 checks.append(Check(f"{kind} {name}", Path(source.path).is_dir(), source.path))
     if study.tracking.uri is None:
-        file_system = _file_system(Path(study.results))
-        checks.append(Check("MLflow store on a local disk", file_system not in _NETWORK_FILE_SYSTEMS, file_system))
+        kind = file_system(Path(study.results))
+        checks.append(Check("MLflow store on a local disk", kind not in NETWORK_FILE_SYSTEMS, kind))
     return checks
 
 
@@ -74,16 +74,15 @@ def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
-def _file_system(path: Path) -> str:
-    """Type of the mount that holds a path, from /proc/mounts; unknown elsewhere."""
-    mounts = Path("/proc/mounts")
+def file_system(path: Path, mounts: Path = Path("/proc/mounts")) -> str:
+    """Type of the mount that holds a path; unknown where the system does not list its mounts."""
     if not mounts.exists():
         return "unknown"
     target = path.resolve()
     best, kind = Path("/"), "unknown"
     for line in mounts.read_text(encoding="utf-8").splitlines():
-        _, mount, file_system, *_ = line.split()
-        place = Path(mount)
+        _, mount, mounted, *_ = line.split()
+        place = Path(mount.replace(r"\040", " "))
         if target.is_relative_to(place) and len(place.parts) >= len(best.parts):
-            best, kind = place, file_system
+            best, kind = place, mounted
     return kind

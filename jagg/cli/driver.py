@@ -21,8 +21,8 @@ def snakemake(config: Path, cores: int, arguments: list[str]) -> int:
     """Run Snakemake on a study's file in the working directory; returns its exit status."""
     command = [
         sys.executable,
-        "-m",
-        "snakemake",
+        # Not from the working directory: the workflow must load the package that its jobs run.
+        *("-P", "-m", "snakemake"),
         *("--config", f"study={config.as_posix()}"),  # not last: it would take targets for further settings
         *("--cores", str(cores)),
         *("--workflow-profile", "workflow/profiles/default"),

@@ -154,6 +154,9 @@ def track(
     paths = StudyPaths.of(study)
     if not verify:
         summary = tracking.track(study, paths)
+        if summary.left_alone:
+            note(f"warning: {summary.left_alone}")
+            return
         note(
             f"MLflow: {summary.added} runs added, {summary.replaced} replaced, {summary.updated} updated, "
             f"{summary.unchanged} unchanged"

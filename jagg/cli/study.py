@@ -10,6 +10,7 @@ import typer
 
 from jagg.cli.arguments import Config, note
 from jagg.cli.driver import driving, snakemake
+from jagg.cli.start import check_start
 from jagg.config import Study, load_study
 from jagg.identity import train_identity
 from jagg.keys import RunPaths, StudyPaths, run_keys
@@ -26,6 +27,7 @@ def run(
 ) -> None:
     """Run the study; finishes what is missing and repeats nothing. Snakemake's own options follow after `--`."""
     study = load_study(config)
+    check_start(study, context.args, note)
     with driving(study) as stale_locks:
         if stale_locks:
             note("lifting the locks of a run that was killed")

@@ -26,10 +26,16 @@ def verify(study: Study, paths: StudyPaths) -> list[str]:
         ids = {key: run.info.run_id for key, run in found.items()}
         lines = [line for entry in wanted for line in _differences(store, entry, found.get(entry.key), ids)]
         known = {entry.key for entry in wanted}
+        lines = _missing(known, set(found)) + lines
         extra = [run for run in runs if run.data.tags.get(KEY_TAG) not in known]
         return lines + [
             f"{run.info.run_name}: in MLflow ({run.info.run_id}) but not in the study's files" for run in extra
         ]
+
+
+def _missing(wanted: set[str], found: set[str]) -> list[str]:
+    number, total = len(wanted - found), len(wanted)
+    return [f"{number} missing: the files have {total} runs, MLflow {total - number} of them"] if number else []
 
 
 def _differences(store: Store, entry: Entry, run: Run | None, ids: dict[str, str]) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """Bringing MLflow up to date with the files."""
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mlflow.entities import Run
 from mlflow.version import VERSION
@@ -16,12 +18,13 @@ from jagg.track.store import PARENT_TAG, Store, opened
 
 @dataclass(frozen=True)
 class Summary:
-    """What one call changed: numbers of MLflow runs."""
+    """What one call changed: numbers of MLflow runs; or why it left the store alone."""
 
-    added: int
-    replaced: int
-    updated: int
-    unchanged: int
+    added: int = 0
+    replaced: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    left_alone: str = ""
 
 
 def track(study: Study, paths: StudyPaths) -> Summary:
@@ -29,12 +32,19 @@ def track(study: Study, paths: StudyPaths) -> Summary:
 
     Study, cell and run are nested runs. A run whose configuration or content has changed is deleted and written anew,
     since metrics cannot be taken back, and so is one that was being written when its writer died; else the study's and
-    the cells' artifacts are brought up to date in place.
+    the cells' artifacts are brought up to date in place. A store that another version of MLflow wrote is left alone:
+    the files hold everything, and a store that two versions wrote may be read by neither.
 
     Raises:
-        InputError: a file of a finished run is damaged, the store cannot be opened, or it holds two runs of one key.
+        InputError: a file of a finished run is damaged, the store cannot be opened, it holds two runs of one key, or it
+            does not show all runs that were written.
     """
     wanted = entries(study, paths)
+    record = read_json(paths.tracking_record) if paths.tracking_record.exists() else {}
+    other_version = _other_version(record, paths)
+    if other_version:
+        write_json(paths.tracking_record, record | {"left_alone": other_version})
+        return Summary(left_alone=other_version)
     counts: dict[str, int] = defaultdict(int)
     ids: dict[str, str] = {}
     with opened(study, paths) as store:
@@ -43,8 +53,30 @@ def track(study: Study, paths: StudyPaths) -> Summary:
             parent_id = ids[entry.parent] if entry.parent else None
             ids[entry.key], change = _bring(store, entry, found.get(entry.key), parent_id)
             counts[change] += 1
+        _check_complete(ids, {run.info.run_id for run in store.runs()})
         write_json(paths.tracking_record, _record(study, wanted, ids, store))
-    return Summary(**{change: counts[change] for change in ("added", "replaced", "updated", "unchanged")})
+    return Summary(counts["added"], counts["replaced"], counts["updated"], counts["unchanged"])
+
+
+def _other_version(record: dict[str, Any], paths: StudyPaths) -> str:
+    """Why the store must be left alone, or an empty text."""
+    made_by = record.get("mlflow_version", VERSION)
+    if made_by == VERSION:
+        return ""
+    return (
+        f"MLflow {made_by} wrote the store and {VERSION} is installed: the store stays as it is, the study's files are "
+        f"complete. Install MLflow {made_by}, or remove {paths.tracking_record} to let this version write the store"
+    )
+
+
+def _check_complete(ids: Mapping[str, str], stored: Collection[str]) -> None:
+    missing = sorted(key for key, run_id in ids.items() if run_id not in stored)
+    if missing:
+        raise InputError(
+            "MLflow does not show all runs that were written",
+            expected=f"{len(ids)} runs",
+            got=f"{len(missing)} missing: {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}",
+        )
 
 
 def by_key(runs: list[Run], paths: StudyPaths) -> dict[str, Run]:

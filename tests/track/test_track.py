@@ -16,11 +16,12 @@ from simulated_study import simulated_study, write_runs
 from jagg.config import Study
 from jagg.errors import InputError
 from jagg.keys import RunKey, StudyPaths
-from jagg.records import HISTORY, read_json, read_table, write_table
+from jagg.records import HISTORY, read_json, read_table, write_json, write_table
 from jagg.report.tables import aggregate
 from jagg.track import Summary, track, verify
-from jagg.track.content import CONTENT_TAG, entries
-from jagg.track.store import opened
+from jagg.track.content import CONTENT_TAG, Entry, entries
+from jagg.track.store import Store, opened
+from jagg.track.sync import _check_complete
 
 Query = Callable[[str], list[tuple]]
 TABLES = ("runs", "metrics", "params", "tags", "experiments")
@@ -216,6 +217,87 @@ def test_the_results_folder_can_be_moved(results: Path, tmp_path: Path) -> None:
     assert track(again, StudyPaths.of(again)) == Summary(added=0, replaced=0, updated=0, unchanged=4)
 
 
+def test_a_collector_that_stops_early_is_found_out(results: Path, rows: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,205 runs in the store: all are collected; of a collector that stops at 1,000, 205 are missed."""
+    study = small_study(results)
+    with opened(study, StudyPaths.of(study)) as store:
+        experiment = store.experiment_id
+    keys = {f"cell/arm/seed-{number}": f"{number:032d}" for number in range(1205)}
+    with sqlite3.connect(results / "mlflow.db") as connection:
+        connection.executemany(
+            "insert into runs (run_uuid, name, source_type, status, start_time, lifecycle_stage, artifact_uri, "
+            f"user_id, experiment_id) values (?, ?, 'LOCAL', 'FINISHED', 1, 'active', 'a', 'u', {experiment})",
+            [(run_id, key) for key, run_id in keys.items()],
+        )
+        connection.executemany("insert into tags values ('jagg.key', ?, ?)", [*keys.items()])
+    made = [Entry(key, None, {"jagg.key": key}, {}) for key in keys]
+    monkeypatch.setattr("jagg.track.check.entries", lambda study, paths: made)
+    with opened(study, StudyPaths.of(study)) as store:
+        runs = store.runs()
+    assert len(runs) == len({run.info.run_id for run in runs}) == 1205
+    assert not [line for line in verify(study, StudyPaths.of(study)) if "missing" in line]
+    monkeypatch.setattr(Store, "runs", lambda self: runs[:1000])
+    assert verify(study, StudyPaths.of(study))[0].startswith("205 missing")
+    with pytest.raises(InputError, match="205 missing"):
+        _check_complete(keys, {run.info.run_id for run in runs[:1000]})
+
+
+def test_a_store_of_another_version_is_left_alone(results: Path, rows: Query) -> None:
+    paths = written(study := small_study(results))
+    track(study, paths)
+    record = read_json(paths.tracking_record)
+    write_json(paths.tracking_record, record | {"mlflow_version": "3.99.0"})
+    before = counts(rows)
+    written(more := small_study(results, seeds=(0, 1)))
+    for _ in range(2):
+        summary = track(more, paths)
+        assert "MLflow 3.99.0 wrote the store" in summary.left_alone
+        assert (summary.added, counts(rows)) == (0, before)
+    assert read_json(paths.tracking_record)["runs"] == record["runs"]
+    paths.tracking_record.unlink()
+    assert track(more, paths).added == 2
+    assert verify(more, paths) == []
+
+
+def test_metrics_of_many_writers_are_all_there_once(results: Path, rows: Query) -> None:
+    """16 processes write 200 metrics each into files of their own; the store has 3,200 after one and two imports."""
+    whole = simulated_study(results).model_dump(mode="json")
+    training = whole["training"] | {"trained_steps": 200, "checkpoints": [0, 200]}
+    study = small_study(results, seeds=tuple(range(16)), arms={"baseline": {"estimator": "exact"}}, training=training)
+    paths = StudyPaths.of(study)
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=write_runs, args=(study.model_copy(update={"seeds": (seed,)}),)) for seed in study.seeds
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 16
+    for changed in (16, 0):
+        summary = track(study, paths)
+        assert summary.added == (changed and changed + 2)
+        assert rows("select count(*) from metrics where key = 'train/loss'") == [(3200,)]
+        assert rows("select count(distinct run_uuid || step) from metrics where key = 'train/loss'") == [(3200,)]
+
+
+def test_a_series_with_infinity_and_nan(results: Path, rows: Query) -> None:
+    whole = simulated_study(results).model_dump(mode="json")
+    study = small_study(results, training=whole["training"] | {"trained_steps": 4, "checkpoints": [0, 4]})
+    paths = write_runs(study)
+    history = read_table(paths.run(KEY).history, HISTORY)
+    place = history.schema.get_field_index("loss")
+    series = pa.array([1.0, math.inf, math.nan, 2.0])
+    write_table(paths.run(KEY).history, history.set_column(place, "loss", series))
+    aggregate(study, paths)
+    track(study, paths)
+    run = read_json(paths.tracking_record)["runs"][str(KEY)]
+    stored = rows(f"select step, value from metrics where run_uuid = '{run}' and key = 'train/loss' order by step")
+    assert stored == [(1, 1.0), (4, 2.0)]
+    assert rows(f"select value from metrics where run_uuid = '{run}' and key = 'non_finite_count'") == [(2.0,)]
+    assert rows("select count(*) from metrics where abs(value) > 1e300") == [(0,)]
+
+
 def test_runs_are_searched_to_the_last_page(results: Path) -> None:
     study = small_study(results, seeds=tuple(range(4)))
     paths = written(study)
@@ -256,17 +338,21 @@ def _track_in_process(results: Path) -> None:
     track(study, StudyPaths.of(study))
 
 
-def test_writers_that_start_together_take_turns(results: Path, rows: Query) -> None:
+def test_writers_that_start_together_take_turns(results: Path, rows: Query, capfd: pytest.CaptureFixture[str]) -> None:
+    """The store is empty: the first makes and fills it, and nobody meets a half-made one."""
+    (results / "mlflow.db").unlink()
     written(small_study(results))
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_track_in_process, args=(results,)) for _ in range(4)]
+    processes = [context.Process(target=_track_in_process, args=(results,)) for _ in range(8)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    assert [process.exitcode for process in processes] == [0] * 8
     assert rows("select count(*) from runs") == [(4,)]
     assert rows("select count(*) from experiments where name = 'simulated'") == [(1,)]
+    printed = "".join(capfd.readouterr()).lower()
+    assert not [word for word in ("duplicate", "error", "locked", "traceback") if word in printed], printed
 
 
 def test_nothing_is_reported_over_the_network() -> None:

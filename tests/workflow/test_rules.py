@@ -1,6 +1,9 @@
 """The rules themselves: static checks that need no run."""
 
+import os
+import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,7 @@ from study_project import Project
 from jagg.records import read_json
 
 ROOT = Path(__file__).parents[2]
-SMOKE = "configs/smoke.yaml"
+SMALL, SMOKE = "configs/small.yaml", "configs/smoke.yaml"
 RULES = sorted((ROOT / "workflow" / "rules").glob("*.smk"))
 pytestmark = pytest.mark.workflow
 
@@ -109,6 +112,62 @@ def test_a_changed_setting_runs_what_depends_on_it(
     changed = path.with_name("changed.yaml")
     changed.write_text(yaml.safe_dump(content))
     assert pretended.pending("configs/changed.yaml") == {**jobs, "tables": 1, "audit": 1, "report": 1, "track": 1}
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The embedded study (3 seeds, 2 backbones, 2 algorithms, 3 arms: 36 trainings) as if it were finished."""
+    project = Project.copied_to(tmp_path_factory.mktemp("embedded") / "project")
+    project.pretend_finished(SMALL)
+    return project
+
+
+REST = {"tables": 1, "audit": 1, "report": 1, "track": 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "jobs"),
+    [
+        ("seed", {"train": 12, "evaluate": 12}),
+        ("backbone", {"pretrain_backbone": 1, "train": 18, "evaluate": 18, "probe": 4}),
+    ],
+)
+def test_what_is_new_in_the_embedded_study_runs_alone(embedded: Project, part: str, jobs: dict[str, int]) -> None:
+    content = yaml.safe_load((embedded.folder / SMALL).read_text())
+    if part == "seed":
+        content["seeds"].append(3)
+    else:
+        content["backbones"]["third"] = content["backbones"]["flux"]
+    (embedded.folder / "configs/grown.yaml").write_text(yaml.safe_dump(content))
+    assert embedded.pending("configs/grown.yaml") == jobs | REST
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neither_the_order_of_keys_nor_of_hashes_runs_anything(pretended: Project, seed: int) -> None:
+    def shuffled(value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        items = [(key, shuffled(inner)) for key, inner in value.items()]
+        random.Random(seed).shuffle(items)
+        return dict(items)
+
+    content = shuffled(yaml.safe_load((pretended.folder / SMOKE).read_text()))
+    (pretended.folder / "configs/shuffled.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    assert pretended.pending("configs/shuffled.yaml", PYTHONHASHSEED=str(seed)) == {}
+
+
+def test_a_module_of_the_same_name_in_the_working_directory_is_not_taken(tmp_path: Path) -> None:
+    """A copy of the workflow beside another `jagg` runs the installed one."""
+    for part in ("Snakefile", "workflow", "configs"):
+        target = tmp_path / part
+        shutil.copytree(ROOT / part, target) if (ROOT / part).is_dir() else shutil.copy(ROOT / part, target)
+    (tmp_path / "jagg.py").write_text("raise ImportError('the wrong module')\n")
+    command = [sys.executable, "-P", "-m", "jagg", "study", "run", SMOKE, "--cores", "1", "--", "--dry-run"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_resources_run_nothing(pretended: Project) -> None:

@@ -2,6 +2,13 @@ import os
 import sys
 from pathlib import Path
 
+# Snakemake looks for modules beside the Snakefile first. Jobs run the installed package, so the workflow must, too.
+_BESIDE = str(workflow.basedir)
+if _BESIDE in sys.path and _BESIDE not in os.environ.get("PYTHONPATH", "").split(
+    os.pathsep
+):
+    sys.path.remove(_BESIDE)
+
 from jagg.config import load_study
 from jagg.identity import stage_identity, train_identity
 from jagg.keys import RunKey, StudyPaths, probe_keys, run_keys

@@ -110,13 +110,14 @@ rule report:
         "jagg report {input.study} > {log} 2>&1"
 
 
-# One serial writer: training never talks to MLflow, files are the truth and the store is a view of them.
+# One serial writer: training never talks to MLflow, files are the truth and the store is a view of them. The record says
+# which run of the store is whose and which MLflow wrote it, so it must not be removed before the job.
 rule track:
     input:
         report=f"{ROOT}/report.html",
         study=ancient(f"{ROOT}/study.json"),
     output:
-        f"{ROOT}/tracking.json",
+        update(f"{ROOT}/tracking.json"),
     log:
         f"{ROOT}/logs/track.log",
     benchmark:
