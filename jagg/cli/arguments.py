@@ -37,9 +37,7 @@ def out_file(path: Path | None) -> Path | None:
     """
     if path is not None:
         if path.is_dir():
-            raise InputError(
-                "cannot write there", where=f"--out {path}", expected="a place for a file", got="a folder"
-            )
+            raise InputError("cannot write there", where=f"--out {path}", expected="a place for a file", got="a folder")
         out_folder(path.parent)
     return path
 

@@ -190,9 +190,7 @@ def _row(comparison: Comparison, design: Design, context: _Context) -> dict[str,
     }
 
 
-def _family_columns(
-    comparison: Comparison, margin: Margin | None, design: Design, context: _Context
-) -> dict[str, Any]:
+def _family_columns(comparison: Comparison, margin: Margin | None, design: Design, context: _Context) -> dict[str, Any]:
     """Tier, corrected p, and an interval that holds at once with those of all declared tests (Bonferroni)."""
     member, estimate = context.member, comparison.estimate
     if member is None:

@@ -110,7 +110,7 @@ def test_claims_of_sameness_and_power(raw: dict[tuple, Matrix], compared: Compar
         assert _equivalence_power(sd, needed) >= 0.8
         assert needed == 2 or _equivalence_power(sd, needed - 1) < 0.8
         low, high = DescrStatsW(d).tconfint_mean(ALPHA)
-        inside, above, no_worse, below = -MARGIN < low and high < MARGIN, low > 0, low > -MARGIN, high < 0
+        inside, above, no_worse, below = low > -MARGIN and high < MARGIN, low > 0, low > -MARGIN, high < 0
         word = (
             "equivalent" if inside else "superior" if above else "non-inferior" if no_worse else
             "inferior" if below else "inconclusive"

@@ -75,7 +75,9 @@ def test_a_matrix_without_labels_is_refused(tmp_path: Path) -> None:
 
 
 def test_three_seeds_of_four_prompts_are_three_units() -> None:
-    differences = np.array([[0.016, 0.018, 0.017, 0.017], [0.006, 0.008, 0.007, 0.007], [-0.003, -0.001, -0.002, -0.002]])
+    differences = np.array(
+        [[0.016, 0.018, 0.017, 0.017], [0.006, 0.008, 0.007, 0.007], [-0.003, -0.001, -0.002, -0.002]]
+    )
     flat = stats.ttest_1samp(differences.ravel(), 0)
     assert flat.pvalue == pytest.approx(0.0097, abs=5e-5)
     assert tuple(flat.confidence_interval()) == pytest.approx((0.00216, 0.01250), abs=6e-6)

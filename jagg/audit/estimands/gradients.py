@@ -108,6 +108,4 @@ def _welch(name: str, first: Quantity, last: Quantity) -> Quantity:
     df = sum(variances) ** 2 / degrees
     error = math.sqrt(sum(variances))
     n = min(first.num_rollouts or 0, last.num_rollouts or 0)
-    return Quantity(
-        name, first.mean - last.mean, 0.0, math.inf, error, df, pointers=pointers, num_rollouts=n
-    )
+    return Quantity(name, first.mean - last.mean, 0.0, math.inf, error, df, pointers=pointers, num_rollouts=n)
