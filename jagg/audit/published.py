@@ -1,47 +1,22 @@
-"""A published table alone: what its numbers can and cannot support, without any data behind them.
-
-Long format, one row a number; only the first seven columns are required:
-
-- `source`, `setting`, `arm`, `metric`, `step`: what the number is of; `setting` holds all that must be equal for two
-  arms to be compared (model, algorithm, table). `value`: as printed, so that its decimals are known. `n`: training
-  seeds.
-- `sd`, `ci_low`, `ci_high`, `ci_level`: as printed; the level as a share.
-- `statistic`, `test` (t, z, chi2 or f), `df`, `df2`, `p`: as printed; p may be `<0.001`.
-- `items`, `grain`: the value is a mean of this many items, each a multiple of `grain` (1 for counts).
-- `selected`: how this row was chosen among others of its kind: fixed, last, best or example.
-- `unit`: `x` for a speed-up, `saving` for a share of time saved. `saved_share`: share of the whole that was made
-  cheaper; `part_speedup`: by which factor. `note`: free text.
-"""
+"""A published table alone: what its numbers can and cannot support, without any data behind them."""
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from scipy import stats
 
-from jagg.errors import InputError, unknown_name
-from jagg.records import read_table, table_of
+from jagg.audit.printed import PICKED, TEXTS, UNITS, Row, half_unit, printed_p, read_published
+from jagg.records import table_of
 
-Row = dict[str, Any]
+__all__ = ["CHECKS", "FINDINGS", "WRONG", "audit_published", "half_unit", "read_published"]
 
-_TEXTS = ("source", "setting", "arm", "metric")
-_REQUIRED = pa.schema([*[(name, pa.string()) for name in _TEXTS], ("step", pa.int64()), ("value", pa.string()),
-                       ("n", pa.int64())])  # fmt: skip
-_OPTIONAL = pa.schema(
-    [
-        *[(name, pa.string()) for name in ("sd", "ci_low", "ci_high", "statistic", "test", "p", "selected", "unit")],
-        *[(name, pa.float64()) for name in ("ci_level", "df", "df2", "grain", "saved_share", "part_speedup")],
-        ("items", pa.int64()),
-        ("note", pa.string()),
-    ]
-)
 FINDINGS = pa.schema(
     [
-        *[(name, pa.string()) for name in ("check", "finding", *_TEXTS)],
+        *[(name, pa.string()) for name in ("check", "finding", *TEXTS)],
         ("step", pa.int64()),
         *[(name, pa.string()) for name in ("printed", "possible", "reason", "evidence")],
     ]
@@ -53,58 +28,6 @@ HOLDS, UNSUPPORTED, IMPOSSIBLE = "holds", "unsupported", "impossible"
 WRONG = (UNSUPPORTED, IMPOSSIBLE)
 
 
-def read_published(path: Path) -> list[Row]:
-    """Rows of a published table; numbers stay texts, since their decimals count.
-
-    Raises:
-        InputError: the file is missing or lacks a column, a number is none, or one label has two values.
-    """
-    schema = pa.unify_schemas([_REQUIRED, _OPTIONAL])
-    header = read_table(path, _REQUIRED).column_names
-    table = read_table(path, pa.schema([schema.field(name) for name in header if name in schema.names]))
-    unknown = [name for name in header if name not in schema.names]
-    if unknown:
-        raise unknown_name("column", unknown[0], schema.names, where=path)
-    rows = [
-        dict.fromkeys(schema.names) | {name: None if value == "" else value for name, value in row.items()}
-        for row in table.to_pylist()
-    ]
-    for number, row in enumerate(rows, start=1):
-        row["#"] = number
-        for name in ("value", "sd", "ci_low", "ci_high", "statistic"):
-            _checked_number(path, row, name)
-        if row["test"] is not None and row["test"] not in _TESTS:
-            raise unknown_name("test", row["test"], _TESTS, where=f"{path}, row {number}")
-    _check_one_value(path, rows)
-    return rows
-
-
-def _checked_number(path: Path, row: Row, name: str) -> None:
-    try:
-        finite = row[name] is None or math.isfinite(float(row[name]))
-    except ValueError:
-        finite = False
-    if not finite:
-        raise InputError(
-            "not a number", where=f"{path}, row {row['#']}, {name}", expected="a number as printed", got=row[name]
-        )
-
-
-def _check_one_value(path: Path, rows: list[Row]) -> None:
-    """Equal labels with unequal values: one of the two is of another setting, or wrong."""
-    first: dict[tuple, Row] = {}
-    for row in rows:
-        label = tuple(row[name] for name in (*_TEXTS, "step"))
-        other = first.setdefault(label, row)
-        if row["value"] != other["value"]:
-            raise InputError(
-                "one label has two values",
-                where=f"{path}, rows {other['#']} and {row['#']}: {', '.join(map(str, label))}",
-                expected="one value, or a setting that tells them apart",
-                got=f"{other['value']} ({other['note'] or 'no note'}) and {row['value']} ({row['note'] or 'no note'})",
-            )
-
-
 def audit_published(rows: list[Row]) -> pa.Table:
     """Every check on every row or pair that it applies to; a table of schema `FINDINGS`."""
     return table_of([finding for check in CHECKS.values() for finding in check(rows)], FINDINGS)
@@ -114,16 +37,9 @@ def _finding(
     check: str, finding: str, row: Row, printed: object, possible: object, reason: str, *others: Row
 ) -> dict[str, Any]:
     numbers = ",".join(str(number) for number in sorted({row["#"], *(other["#"] for other in others)}))
-    label = {name: row[name] for name in (*_TEXTS, "step")}
+    label = {name: row[name] for name in (*TEXTS, "step")}
     texts = {"printed": str(printed), "possible": str(possible), "reason": reason, "evidence": f"#{numbers}"}
     return {"check": check, "finding": finding, **label, **texts}
-
-
-def half_unit(text: str) -> float:
-    """Half of the last printed digit's unit: what rounding may have taken or added."""
-    mantissa, _, exponent = text.lower().partition("e")
-    decimals = len(mantissa.partition(".")[2])
-    return 0.5 * 10.0 ** (int(exponent or 0) - decimals) * (1 + 1e-9)
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -132,7 +48,32 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
         if row["value"] is not None and row["saved_share"] is None:
             groups[row["source"], row["setting"], row["metric"], row["step"]].append(row)
     for group in groups.values():
-        yield from combinations(group, 2)
+        yield from ((one, other) for one, other in combinations(group, 2) if one["arm"] != other["arm"])
+
+
+def ranges(rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """Numbers that no result can have, whatever the data."""
+    for row in rows:
+        sign, number = printed_p(row["p"]) if row["p"] is not None else ("=", "0")
+        wrong = {
+            "a number of seeds below 1": row["n"] is not None and row["n"] < 1 and f"n = {row['n']}",
+            "a deviation below 0": row["sd"] is not None and float(row["sd"]) < 0 and f"sd {row['sd']}",
+            "a p above 1, or below 0": (float(number) > 1 or (sign == "<" and float(number) == 0)) and f"p {row['p']}",
+            "a statistic below 0 of a test that has none": row["statistic"] is not None
+            and row["test"] in ("chi2", "f")
+            and float(row["statistic"]) < 0
+            and f"{row['test']} = {row['statistic']}",
+            "an interval whose ends are swapped": None not in (row["ci_low"], row["ci_high"])
+            and float(row["ci_low"]) > float(row["ci_high"])
+            and f"{row['ci_low']} to {row['ci_high']}",
+            "more saved than there was": row["unit"] in ("saving", "percent")
+            and row["value"] is not None
+            and float(row["value"]) - half_unit(row["value"]) > UNITS[row["unit"]]
+            and f"{row['value']} {row['unit']}",
+        }
+        for reason, printed in wrong.items():
+            if printed:
+                yield _finding("ranges", IMPOSSIBLE, row, printed, "none", reason)
 
 
 def seeds(rows: list[Row]) -> Iterator[dict[str, Any]]:
@@ -141,7 +82,9 @@ def seeds(rows: list[Row]) -> Iterator[dict[str, Any]]:
         gap = f"{float(one['value']) - float(other['value']):+.6g} ({one['arm']} - {other['arm']})"
         single = [row for row in (one, other) if row["n"] is None or row["n"] < 2]
         if single:
-            sides = " and ".join(f"{row['arm']} (n = {row['n'] or 'not stated'})" for row in single)
+            sides = " and ".join(
+                f"{row['arm']} (n = {'not stated' if row['n'] is None else row['n']})" for row in single
+            )
             reason = f"no interval can be given: single or unstated seeds on the side of {sides}"
             yield _finding("seeds", UNSUPPORTED, one, gap, "not estimable", reason, other)
         else:
@@ -150,6 +93,9 @@ def seeds(rows: list[Row]) -> Iterator[dict[str, Any]]:
         if row["n"] == 1 and row["sd"] is not None:
             reason = "one seed has no standard deviation; this one is of something else"
             yield _finding("seeds", IMPOSSIBLE, row, f"sd {row['sd']}", "none", reason)
+        if row["n"] == 1 and None not in (row["ci_low"], row["ci_high"]):
+            reason = "one seed has no interval; this one is of something else"
+            yield _finding("seeds", IMPOSSIBLE, row, f"{row['ci_low']} to {row['ci_high']}", "none", reason)
 
 
 def grid(rows: list[Row]) -> Iterator[dict[str, Any]]:
@@ -180,12 +126,12 @@ def p_values(rows: list[Row]) -> Iterator[dict[str, Any]]:
             continue
         value, slack = abs(float(row["statistic"])), half_unit(row["statistic"])
         high, low = (_TESTS[row["test"]](end, row) for end in (max(0.0, value - slack), value + slack))
-        below = row["p"].strip().startswith("<")
-        printed = row["p"].strip().lstrip("<=").strip()
-        own = 0.0 if below else half_unit(printed)
-        fits = low < float(printed) if below else low - own <= float(printed) <= high + own
+        sign, text = printed_p(row["p"])
+        printed, own = float(text), min(half_unit(text), 0.01)  # a bare 0 or 1 does not stand for anything up to a half
+        fits = {"<": low <= printed, ">": high >= printed, "=": low - own <= printed <= high + own}[sign]
         reason = f"{row['test']} = {row['statistic']} gives p from {low:.3g} to {high:.3g}"
-        if not fits and (float(printed) < 0.05) != (low < 0.05):
+        claimed = printed <= 0.05 if sign == "<" else sign == "=" and printed < 0.05
+        if not fits and claimed != (low < 0.05):
             reason += "; the decision at 0.05 changes"
         yield _finding("p_values", HOLDS if fits else IMPOSSIBLE, row, f"p {row['p']}", f"{low:.3g}-{high:.3g}", reason)
 
@@ -193,7 +139,7 @@ def p_values(rows: list[Row]) -> Iterator[dict[str, Any]]:
 def intervals(rows: list[Row]) -> Iterator[dict[str, Any]]:
     """An interval holds its own estimate, and is as wide as its spread and number of seeds make it."""
     for row in rows:
-        if row["ci_low"] is None or row["ci_high"] is None or row["value"] is None:
+        if row["ci_low"] is None or row["ci_high"] is None or row["value"] is None or (row["n"] or 2) < 2:
             continue
         low, high, value = (float(row[name]) for name in ("ci_low", "ci_high", "value"))
         printed = f"{row['ci_low']} to {row['ci_high']}"
@@ -201,7 +147,7 @@ def intervals(rows: list[Row]) -> Iterator[dict[str, Any]]:
         below, above = (rounding[name] + rounding["value"] for name in ("ci_low", "ci_high"))
         if not low - below <= value <= high + above:
             yield _finding("intervals", IMPOSSIBLE, row, printed, row["value"], "the interval leaves out its estimate")
-        elif row["sd"] is not None and row["n"] and row["n"] > 1:
+        elif row["sd"] is not None and row["n"] and float(row["sd"]) >= 0:
             quantile = float(stats.t.ppf(0.5 + (row["ci_level"] or 0.95) / 2, row["n"] - 1)) / math.sqrt(row["n"])
             half, tolerance = quantile * float(row["sd"]), quantile * half_unit(row["sd"]) + (below + above) / 2
             fits = abs((high - low) / 2 - half) <= tolerance
@@ -217,13 +163,11 @@ def selection(rows: list[Row]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row["selected"] is None:
             continue
-        picked = row["selected"] in ("best", "example")
+        picked = row["selected"] in PICKED
         others = [
             other
             for other in rows
-            if other is not row
-            and all(other[name] == row[name] for name in (*_TEXTS,))
-            and other["step"] != row["step"]
+            if other is not row and all(other[name] == row[name] for name in TEXTS) and other["step"] != row["step"]
         ]
         reason = (
             f"the row was picked ({row['selected']}) among checkpoints: its difference is biased upwards"
@@ -257,18 +201,19 @@ def amdahl(rows: list[Row]) -> Iterator[dict[str, Any]]:
         if row["saved_share"] is None or row["part_speedup"] is None or row["value"] is None:
             continue
         share, part = row["saved_share"], row["part_speedup"]
-        most = 1 / (1 - share + share / part)
-        limit = most if row["unit"] == "x" else 1 - 1 / most
+        left = 1 - share + share / part
+        limit = 1 / left if row["unit"] == "x" else UNITS[row["unit"]] * (1 - left)
         fits = float(row["value"]) - half_unit(row["value"]) <= limit
         reason = f"{share:.4g} of the whole made {part:.4g} times cheaper"
         if row["note"]:
             reason += f"; {row['note']}"
-        unit = "x" if row["unit"] == "x" else ""
+        unit = {"x": "x", "percent": " %"}.get(row["unit"], "")
         finding = HOLDS if fits else IMPOSSIBLE
         yield _finding("amdahl", finding, row, f"{row['value']}{unit}", f"at most {limit:.4g}{unit}", reason)
 
 
 CHECKS: dict[str, Callable[[list[Row]], Iterator[dict[str, Any]]]] = {
+    "ranges": ranges,
     "seeds": seeds,
     "grid": grid,
     "p_values": p_values,

@@ -7,8 +7,9 @@ import pytest
 from jagg.audit.published import FINDINGS, audit_published, half_unit, read_published
 from jagg.errors import InputError
 
-HEADER = ("source", "setting", "arm", "metric", "step", "value", "n", "sd", "ci_low", "ci_high", "statistic", "test",
-          "df", "df2", "p", "items", "grain", "selected", "unit", "saved_share", "part_speedup", "note")  # fmt: skip
+HEADER = ("source", "setting", "arm", "metric", "step", "value", "n", "sd", "ci_low", "ci_high", "ci_level",
+          "statistic", "test", "df", "df2", "p", "items", "grain", "selected", "unit", "saved_share", "part_speedup",
+          "note")  # fmt: skip
 SHIPPED = Path(__file__).parents[2] / "configs" / "claims" / "jagg_published.csv"
 
 
@@ -81,9 +82,86 @@ def test_a_p_that_its_statistic_does_not_give_is_impossible(
     assert found["finding"] == finding
 
 
+@pytest.mark.parametrize(
+    ("p", "finding"),
+    [
+        ("n.s.", "holds"), (">0.05", "holds"), ("≥ 0.05", "holds"), ("p<0.05", "holds"), ("0.05*", "holds"),
+        ("=0.04", "holds"), ("≤0.04", "impossible"), (">0.06", "impossible"), ("0", "impossible"),
+        ("0.000", "impossible"), ("1", "impossible"),
+    ],
+)  # fmt: skip
+def test_a_p_with_its_sign(tmp_path: Path, p: str, finding: str) -> None:
+    """t = 2.1 on 20 degrees of freedom: p from 0.044 to 0.054."""
+    row = {"value": 1, "test": "t", "statistic": "2.1", "df": 20, "p": p}
+    assert words(tmp_path, "p_values", row) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"n": 0}, "number of seeds below 1"),
+        ({"n": -3}, "number of seeds below 1"),
+        ({"sd": "-0.1"}, "deviation below 0"),
+        ({"p": "1.2"}, "a p above 1"),
+        ({"p": "<0"}, "a p above 1, or below 0"),
+        ({"test": "f", "statistic": "-4.35", "df": 1, "p": "0.05"}, "statistic below 0"),
+        ({"ci_low": "1.1", "ci_high": "0.9"}, "ends are swapped"),
+        ({"unit": "saving", "value": "1.2"}, "more saved than there was"),
+        ({"unit": "percent", "value": "120"}, "more saved than there was"),
+    ],
+)
+def test_a_number_that_no_result_can_have(tmp_path: Path, row: dict, reason: str) -> None:
+    (found,) = findings(tmp_path, "ranges", {"value": 1, "df2": 20} | row)
+    assert found["finding"] == "impossible"
+    assert reason in found["reason"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"items": 0}, {"items": -3}, {"grain": 0}, {"grain": -1}, {"ci_level": 95}, {"ci_level": 1},
+        {"saved_share": 60}, {"saved_share": -1}, {"part_speedup": 0}, {"part_speedup": "inf"},
+        {"selected": "cherry"}, {"unit": "%"},
+        {"p": "small"}, {"p": "-0.1"}, {"p": "nan"}, {"value": "17 %"}, {"value": "17-18"}, {"value": "1_0"},
+        {"test": "t", "statistic": "2.1", "p": "0.04"}, {"test": "f", "statistic": "2.1", "df": 2, "p": "0.04"},
+        {"test": "t", "statistic": "2.1", "df": 0, "p": "0.04"}, {"saved_share": 0.6, "part_speedup": 2},
+    ],
+)  # fmt: skip
+def test_a_label_that_says_nothing_is_refused(tmp_path: Path, row: dict) -> None:
+    with pytest.raises(InputError, match="row 1"):
+        read_published(write(tmp_path, {"value": 1} | row))
+
+
+def test_a_clean_table_meets_no_objection(tmp_path: Path) -> None:
+    last = {"step": 300, "selected": "last", "n": 5}
+    rows = (
+        last | {"value": "0.3012", "sd": "0.0040", "ci_low": "0.2962", "ci_high": "0.3062"},
+        last | {"value": "0.2991", "sd": "0.0035", "ci_low": "0.2948", "ci_high": "0.3034", "arm": "old"},
+        {"metric": "difference", "value": "0.0021", "statistic": "2.35", "test": "t", "df": 4, "p": "0.079", "n": 5},
+        {"metric": "passes", "value": "1.43", "unit": "x", "saved_share": 0.6, "part_speedup": 2, "n": 5},
+        {"metric": "saved", "value": "30", "unit": "percent", "saved_share": 0.6, "part_speedup": 2, "n": 5},
+        {"metric": "wins", "value": "0.583", "items": 24, "n": 5},
+    )
+    found = audit_published(read_published(write(tmp_path, *rows))).to_pylist()
+    assert {row["finding"] for row in found} == {"holds"}
+    assert {row["check"] for row in found} == {"seeds", "grid", "p_values", "intervals", "selection", "amdahl"}
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    row = {"value": 1, "n": 1, "ci_low": "0.9", "ci_high": "1.1"}
+    assert words(tmp_path, "seeds", row) == ["impossible"]
+    assert words(tmp_path, "intervals", row) == []
+
+
+def test_a_row_is_not_compared_with_its_own_arm(tmp_path: Path) -> None:
+    assert words(tmp_path, "seeds", {"value": 1, "n": 1}, {"value": 1, "n": 2}) == []
+
+
 def test_a_changed_decision_is_said(tmp_path: Path) -> None:
     row = {"value": 1, "test": "t", "statistic": "2.10", "df": 2, "p": "0.04"}
     assert "decision at 0.05 changes" in findings(tmp_path, "p_values", row)[0]["reason"]
+    below = row | {"p": "<0.05"}
+    assert "decision at 0.05 changes" in findings(tmp_path, "p_values", below)[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +192,7 @@ def test_a_checkpoint_picked_for_its_score(tmp_path: Path) -> None:
         ("2", "x", 0.6, 2, "impossible"),  # 14 passes against 20 is 1.43x
         ("1.43", "x", 0.6, 2, "holds"),
         ("0.30", "saving", 0.5, 2, "impossible"),
+        ("30", "percent", 0.5, 2, "impossible"),
         ("0.25", "saving", 0.5, 2, "holds"),
     ],
 )
