@@ -3,16 +3,17 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
+from jagg.audit.mismatch import mismatch
 from jagg.config import HPDv2Prompts, Study, canonical_json
-from jagg.errors import InputError
 from jagg.evaluate.signature import evaluation_signature
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths
 from jagg.prompts import SPLITS, Prompt, build_prompts, prompts_sha256, read_prompts
-from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, read_json, read_table, text_sha256
-from jagg.report.tables import COMPLETE, last_attempts
+from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, lock_sha256, read_json, read_table, text_sha256
+from jagg.report.tables import COMPLETE, DIVERGED, last_attempts
 
 Row = dict[str, Any]
 
@@ -37,19 +38,15 @@ ClosedForm = Callable[[Study, RunKey, tuple[int, ...]], TrajectoryPasses | None]
 estimators need torch."""
 
 
-def mismatch(what: str, where: object, expected: object, got: object) -> NoReturn:
-    """The one way in which a self-audit fails."""
-    raise InputError(f"self-audit: {what}", where=where, expected=expected, got=got)
-
-
 def check_prompts(study: Study, paths: StudyPaths) -> dict[str, list[Prompt]]:
     """The prompt files are those of the configuration and disjoint; those of a hub are not fetched again."""
     found = {split: read_prompts(paths.prompts(split)) for split in SPLITS}
     if not isinstance(study.prompts.source, HPDv2Prompts):
         for split, prompts in build_prompts(study).items():
-            made, wanted = prompts_sha256(found[split]), prompts_sha256(prompts)
-            if made != wanted:
-                mismatch("other prompts than the configuration's", paths.prompts(split), wanted, made)
+            if found[split] != prompts:
+                both = zip_longest(prompts, found[split])
+                expected, got = next((one, other) for one, other in both if one != other)
+                mismatch("other prompts than the configuration's", paths.prompts(split), expected, got)
     shared = {prompt.text for prompt in found["train"]} & {prompt.text for prompt in found["evaluation"]}
     if shared:
         mismatch("a training prompt is evaluated on", paths.prompts("evaluation"), "disjoint sets", sorted(shared)[0])
@@ -69,11 +66,17 @@ class CheckedRun:
 
 
 def check_run(
-    study: Study, paths: StudyPaths, key: RunKey, prompts: dict[str, list[Prompt]], closed_form: ClosedForm
+    study: Study,
+    paths: StudyPaths,
+    key: RunKey,
+    prompts: dict[str, list[Prompt]],
+    weights: dict[str, str],
+    closed_form: ClosedForm,
 ) -> CheckedRun:
-    """A finished run: record, ledger, checkpoints, images and scores."""
+    """A finished run: record, ledger, checkpoints, images and scores; `weights` as its record must name them."""
     run = paths.run(key)
     record = read_json(run.manifest)
+    _check_record(study, run, key, record, weights)
     identity = text_sha256(canonical_json(record["identity"]))
     if identity != record["identity_sha256"]:
         mismatch("the recorded identity was changed", run.manifest, record["identity_sha256"], identity)
@@ -96,6 +99,22 @@ def check_run(
                 untouched = {(row["metric"], row["prompt_id"], row["image_index"]): row["value"] for row in rows}
     noise = tuple(row["noise_sha256"] for row in history)
     return CheckedRun(record["environment"]["lock_sha256"], noise, transitions, frozenset(scored), untouched)
+
+
+def _check_record(study: Study, run: RunPaths, key: RunKey, record: Row, weights: dict[str, str]) -> None:
+    """The record is of this run, of these models, and of the packages whose lock it names."""
+    packages = record["environment"]["packages"]
+    wanted: Row = {**key.row(), "weights": weights, "trained_steps": record["trained_steps"]}
+    if record["status"] == COMPLETE:
+        wanted |= {"diverged": None, "trained_steps": study.training.trained_steps}
+    for name, value in wanted.items():
+        if record[name] != value:
+            mismatch(f"a record of another {name}", run.manifest, value, record[name])
+    if record["status"] not in (COMPLETE, DIVERGED) or (record["status"] == DIVERGED and not record["diverged"]):
+        mismatch("a record without a status", run.manifest, f"{COMPLETE}, or {DIVERGED} and where", record["status"])
+    lock = lock_sha256(packages)
+    if record["environment"]["lock_sha256"] != lock:
+        mismatch("the recorded packages are not those of the lock", run.manifest, lock, "another lock")
 
 
 def _transitions(run: RunPaths, record: Row, steps: int) -> tuple[tuple[int, ...], ...]:
@@ -147,7 +166,10 @@ def _check_checkpoint(run: RunPaths, record: Row, step: int) -> None:
     made_by = text_sha256("\n".join(inputs))
     if (checkpoint["step"], checkpoint["run"]) != (step, made_by):
         mismatch("a checkpoint of another run or step", folder, f"step {step} of {made_by}", checkpoint)
-    for path in sorted(folder.glob("*.safetensors")):
+    files = sorted(folder.glob("*.safetensors"))
+    if ("sha256" in checkpoint) != (len(files) == 1):
+        mismatch("a checkpoint without its weights", folder, "one file, where its record names one", len(files))
+    for path in files:
         found = file_sha256(path)
         if found != checkpoint.get("sha256"):
             mismatch("the weights of a checkpoint were changed", path, checkpoint.get("sha256"), found)

@@ -15,7 +15,7 @@ from jagg.config import Study
 from jagg.errors import InputError
 from jagg.gradients.passes import trained_passes
 from jagg.keys import RunKey, StudyPaths
-from jagg.records import read_json, write_json
+from jagg.records import lock_sha256, read_json, write_json
 from jagg.report.tables import aggregate
 
 REGISTRIES = sorted((Path(__file__).parents[2] / "configs" / "claims").glob("*.yaml"))
@@ -136,6 +136,10 @@ def test_a_mixed_environment_lock_is_named(copied: Copy) -> None:
     run = run_of(copied)
     environment = read_json(run.manifest)["environment"]
     change_record(run.manifest, environment=environment | {"lock_sha256": "1" * 64})
+    assert "packages are not those of the lock" in refused(copied)
+    packages = {"torch": "9.9"}
+    lock = lock_sha256(packages)
+    change_record(run.manifest, environment=environment | {"packages": packages, "lock_sha256": lock})
     message = refused(copied)
     assert "another environment" in message
     assert str(run.folder) in message
