@@ -57,7 +57,8 @@ def check_prompts(study: Study, paths: StudyPaths) -> dict[str, list[Prompt]]:
 class CheckedRun:
     """What pairs of runs must share."""
 
-    lock: str
+    made_in: tuple[str, ...]
+    """Interpreter and packages of training and of each checkpoint's images, and how many parameters were trained."""
     noise: tuple[str, ...]
     transitions: tuple[tuple[int, ...], ...]
     scored: frozenset[tuple[str, ...]]
@@ -77,6 +78,11 @@ def check_run(
     run = paths.run(key)
     record = read_json(run.manifest)
     _check_record(study, run, key, record, weights)
+    model = paths.backbone(key.backbone) / "model.json"
+    label = read_json(model)["label"]
+    if record.get("model", label) != label:
+        mismatch("a run of another model", run.manifest, label, record["model"])
+    made_in = [_checked_environment(run.manifest, record), str(record.get("parameters_trained", ""))]
     identity = text_sha256(canonical_json(record["identity"]))
     if identity != record["identity_sha256"]:
         mismatch("the recorded identity was changed", run.manifest, record["identity_sha256"], identity)
@@ -92,19 +98,18 @@ def check_run(
     if record["status"] == COMPLETE:
         for step in study.training.checkpoints:
             _check_checkpoint(run, record, step)
-            _check_images(study, run, key, step, prompts["evaluation"])
+            made_in.append(_check_images(study, run, key, step, prompts["evaluation"], model))
             rows = _check_scores(study, paths, run, key, step, prompts["evaluation"])
             scored |= {(row["metric"], row["unit"], row["scorer"], row["environment"]) for row in rows}
             if step == 0:
                 untouched = {(row["metric"], row["prompt_id"], row["image_index"]): row["value"] for row in rows}
     noise = tuple(row["noise_sha256"] for row in history)
-    return CheckedRun(record["environment"]["lock_sha256"], noise, transitions, frozenset(scored), untouched)
+    return CheckedRun(tuple(made_in), noise, transitions, frozenset(scored), untouched)
 
 
 def _check_record(study: Study, run: RunPaths, key: RunKey, record: Row, weights: dict[str, str]) -> None:
-    """The record is of this run, of these models, and of the packages whose lock it names."""
-    packages = record["environment"]["packages"]
-    wanted: Row = {**key.row(), "weights": weights, "trained_steps": record["trained_steps"]}
+    """The record is of this run and of these models."""
+    wanted: Row = {**key.row(), "weights": weights}
     if record["status"] == COMPLETE:
         wanted |= {"diverged": None, "trained_steps": study.training.trained_steps}
     for name, value in wanted.items():
@@ -112,9 +117,15 @@ def _check_record(study: Study, run: RunPaths, key: RunKey, record: Row, weights
             mismatch(f"a record of another {name}", run.manifest, value, record[name])
     if record["status"] not in (COMPLETE, DIVERGED) or (record["status"] == DIVERGED and not record["diverged"]):
         mismatch("a record without a status", run.manifest, f"{COMPLETE}, or {DIVERGED} and where", record["status"])
-    lock = lock_sha256(packages)
-    if record["environment"]["lock_sha256"] != lock:
-        mismatch("the recorded packages are not those of the lock", run.manifest, lock, "another lock")
+
+
+def _checked_environment(where: Path, record: Row) -> str:
+    """Interpreter and packages that a record names."""
+    environment = record["environment"]
+    lock = lock_sha256(environment["packages"])
+    if environment["lock_sha256"] != lock:
+        mismatch("the recorded packages are not those of the lock", where, lock, environment["lock_sha256"])
+    return f"Python {environment['python']}, packages {lock}"
 
 
 def _transitions(run: RunPaths, record: Row, steps: int) -> tuple[tuple[int, ...], ...]:
@@ -175,7 +186,8 @@ def _check_checkpoint(run: RunPaths, record: Row, step: int) -> None:
             mismatch("the weights of a checkpoint were changed", path, checkpoint.get("sha256"), found)
 
 
-def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt]) -> None:
+def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt], model: Path) -> str:
+    """A checkpoint's images are those of their manifest; returns the environment that it names."""
     folder = run.images(step)
     manifest = read_json(folder / IMAGES_MANIFEST)
     wanted = {
@@ -188,9 +200,16 @@ def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: 
     for name, value in wanted.items():
         if manifest.get(name) != value:
             mismatch(f"images of another {name}", folder / IMAGES_MANIFEST, value, manifest.get(name))
-    made_from = manifest.get("made_from", {}).get("checkpoint_sha256")
-    if made_from and made_from != folder_sha256(run.checkpoint(step)):
-        mismatch("images of another checkpoint", folder, folder_sha256(run.checkpoint(step)), made_from)
+    traced = {
+        "checkpoint_sha256": folder_sha256(run.checkpoint(step)),
+        "model_sha256": file_sha256(model),
+        "signature": wanted["signature"],
+    }
+    made_from = manifest.get("made_from", {}) | {"run_status": manifest.get("run_status", COMPLETE)}
+    for name, value in (traced | {"run_status": COMPLETE}).items():
+        if made_from.get(name, value) != value:
+            mismatch(f"images of another {name}", folder, value, made_from[name])
+    return _checked_environment(folder / IMAGES_MANIFEST, manifest) if "environment" in manifest else ""
 
 
 def _check_scores(
@@ -229,8 +248,9 @@ def check_pairs(study: Study, paths: StudyPaths, runs: dict[RunKey, CheckedRun])
             continue
         where = paths.run(key).folder
         steps = min(len(run.noise), len(partner.noise))
-        if run.lock != partner.lock:
-            mismatch(f"another environment than {reference}'s run of this seed", where, partner.lock, run.lock)
+        for theirs, ours in zip(partner.made_in, run.made_in):
+            if theirs != ours:
+                mismatch(f"another environment than {reference}'s run of this seed", where, theirs, ours)
         shares_noise = not study.arms[key.arm].noise_streams
         if shares_noise and (
             run.noise[:steps] != partner.noise[:steps] or run.transitions[:steps] != partner.transitions[:steps]
