@@ -13,12 +13,23 @@ from jagg.evaluate.signature import evaluation_signature
 from jagg.identity import train_identity
 from jagg.keys import RunKey, RunPaths, StudyPaths, image_name, run_keys
 from jagg.prompts import Prompt, build_prompts, prompts_sha256, write_prompts
-from jagg.records import HISTORY, SCORES, file_sha256, folder_sha256, table_of, text_sha256, write_json, write_table
+from jagg.records import (
+    HISTORY,
+    SCORES,
+    file_sha256,
+    folder_sha256,
+    lock_sha256,
+    table_of,
+    text_sha256,
+    write_json,
+    write_table,
+)
 
 EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
 """True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell; of any other
 arm it is 0."""
 
+_PACKAGES = {"torch": "0.0"}
 _UPDATE_S = {"baseline": 1.3, "jagg": 1.0, "ablation": 0.9}
 
 
@@ -83,8 +94,8 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
     last = study.training.trained_steps // (2 if diverged else 1)
     history = _history(study, key, last, diverged)
     write_table(run.history, table_of(history, HISTORY))
-    scorers = {f"scorer {name}": f"embedded-{name}-simulated" for name in study.reward.weights}
-    weights = {"backbone": "0" * 64, **scorers}
+    scorers = {f"scorer {name}": f"embedded-{name}-simulated@0123456789ab" for name in study.reward.weights}
+    weights = {"backbone": folder_sha256(paths.backbone(key.backbone)), **scorers}
     inputs = [train_identity(study, key), train_sha256 := prompts_sha256(build_prompts(study)["train"])]
     made_by = text_sha256("\n".join([*inputs, *map(str, sorted(weights.items()))]))
     for step in study.training.checkpoints:
@@ -113,8 +124,8 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
         "started": 1_700_000_000.0,
         "finished": 1_700_000_100.0,
         "environment": {
-            "python": "3.11.0", "packages": {"torch": "0.0"}, "lock_sha256": "0" * 64, "machine": "simulated",
-            "processor": "simulated",
+            "python": "3.11.0", "packages": _PACKAGES, "lock_sha256": lock_sha256(_PACKAGES),
+            "machine": "simulated", "processor": "simulated",
         },
     }  # fmt: skip
     write_json(run.manifest, record)

@@ -3,16 +3,26 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
+from jagg.audit.mismatch import mismatch
 from jagg.config import HPDv2Prompts, Study, canonical_json
-from jagg.errors import InputError
 from jagg.evaluate.signature import evaluation_signature
 from jagg.keys import IMAGES_MANIFEST, RunKey, RunPaths, StudyPaths
 from jagg.prompts import SPLITS, Prompt, build_prompts, prompts_sha256, read_prompts
-from jagg.records import HISTORY, file_sha256, folder_sha256, read_json, read_scores, read_table, text_sha256
-from jagg.report.tables import COMPLETE, last_attempts
+from jagg.records import (
+    HISTORY,
+    file_sha256,
+    folder_sha256,
+    lock_sha256,
+    read_json,
+    read_scores,
+    read_table,
+    text_sha256,
+)
+from jagg.report.tables import COMPLETE, DIVERGED, last_attempts
 
 Row = dict[str, Any]
 
@@ -37,19 +47,15 @@ ClosedForm = Callable[[Study, RunKey, tuple[int, ...]], TrajectoryPasses | None]
 estimators need torch."""
 
 
-def mismatch(what: str, where: object, expected: object, got: object) -> NoReturn:
-    """The one way in which a self-audit fails."""
-    raise InputError(f"self-audit: {what}", where=where, expected=expected, got=got)
-
-
 def check_prompts(study: Study, paths: StudyPaths) -> dict[str, list[Prompt]]:
     """The prompt files are those of the configuration and disjoint; those of a hub are not fetched again."""
     found = {split: read_prompts(paths.prompts(split)) for split in SPLITS}
     if not isinstance(study.prompts.source, HPDv2Prompts):
         for split, prompts in build_prompts(study).items():
-            made, wanted = prompts_sha256(found[split]), prompts_sha256(prompts)
-            if made != wanted:
-                mismatch("other prompts than the configuration's", paths.prompts(split), wanted, made)
+            if found[split] != prompts:
+                both = zip_longest(prompts, found[split])
+                expected, got = next((one, other) for one, other in both if one != other)
+                mismatch("other prompts than the configuration's", paths.prompts(split), expected, got)
     shared = {prompt.text for prompt in found["train"]} & {prompt.text for prompt in found["evaluation"]}
     if shared:
         mismatch("a training prompt is evaluated on", paths.prompts("evaluation"), "disjoint sets", sorted(shared)[0])
@@ -60,7 +66,8 @@ def check_prompts(study: Study, paths: StudyPaths) -> dict[str, list[Prompt]]:
 class CheckedRun:
     """What pairs of runs must share."""
 
-    lock: str
+    made_in: tuple[str, ...]
+    """Interpreter and packages of training and of each checkpoint's images, and how many parameters were trained."""
     noise: tuple[str, ...]
     transitions: tuple[tuple[int, ...], ...]
     scored: frozenset[tuple[str, ...]]
@@ -69,11 +76,22 @@ class CheckedRun:
 
 
 def check_run(
-    study: Study, paths: StudyPaths, key: RunKey, prompts: dict[str, list[Prompt]], closed_form: ClosedForm
+    study: Study,
+    paths: StudyPaths,
+    key: RunKey,
+    prompts: dict[str, list[Prompt]],
+    weights: dict[str, str],
+    closed_form: ClosedForm,
 ) -> CheckedRun:
-    """A finished run: record, ledger, checkpoints, images and scores."""
+    """A finished run: record, ledger, checkpoints, images and scores; `weights` as its record must name them."""
     run = paths.run(key)
     record = read_json(run.manifest)
+    _check_record(study, run, key, record, weights)
+    model = paths.backbone(key.backbone) / "model.json"
+    label = read_json(model)["label"]
+    if record.get("model", label) != label:
+        mismatch("a run of another model", run.manifest, label, record["model"])
+    made_in = [_checked_environment(run.manifest, record), str(record.get("parameters_trained", ""))]
     identity = text_sha256(canonical_json(record["identity"]))
     if identity != record["identity_sha256"]:
         mismatch("the recorded identity was changed", run.manifest, record["identity_sha256"], identity)
@@ -89,13 +107,34 @@ def check_run(
     if record["status"] == COMPLETE:
         for step in study.training.checkpoints:
             _check_checkpoint(run, record, step)
-            _check_images(study, run, key, step, prompts["evaluation"])
+            made_in.append(_check_images(study, run, key, step, prompts["evaluation"], model))
             rows = _check_scores(study, paths, run, key, step, prompts["evaluation"])
             scored |= {(row["metric"], row["unit"], row["scorer"], row["environment"]) for row in rows}
             if step == 0:
                 untouched = {(row["metric"], row["prompt_id"], row["image_index"]): row["value"] for row in rows}
     noise = tuple(row["noise_sha256"] for row in history)
-    return CheckedRun(record["environment"]["lock_sha256"], noise, transitions, frozenset(scored), untouched)
+    return CheckedRun(tuple(made_in), noise, transitions, frozenset(scored), untouched)
+
+
+def _check_record(study: Study, run: RunPaths, key: RunKey, record: Row, weights: dict[str, str]) -> None:
+    """The record is of this run and of these models."""
+    wanted: Row = {**key.row(), "weights": weights}
+    if record["status"] == COMPLETE:
+        wanted |= {"diverged": None, "trained_steps": study.training.trained_steps}
+    for name, value in wanted.items():
+        if record[name] != value:
+            mismatch(f"a record of another {name}", run.manifest, value, record[name])
+    if record["status"] not in (COMPLETE, DIVERGED) or (record["status"] == DIVERGED and not record["diverged"]):
+        mismatch("a record without a status", run.manifest, f"{COMPLETE}, or {DIVERGED} and where", record["status"])
+
+
+def _checked_environment(where: Path, record: Row) -> str:
+    """Interpreter and packages that a record names."""
+    environment = record["environment"]
+    lock = lock_sha256(environment["packages"])
+    if environment["lock_sha256"] != lock:
+        mismatch("the recorded packages are not those of the lock", where, lock, environment["lock_sha256"])
+    return f"Python {environment['python']}, packages {lock}"
 
 
 def _transitions(run: RunPaths, record: Row, steps: int) -> tuple[tuple[int, ...], ...]:
@@ -147,13 +186,17 @@ def _check_checkpoint(run: RunPaths, record: Row, step: int) -> None:
     made_by = text_sha256("\n".join(inputs))
     if (checkpoint["step"], checkpoint["run"]) != (step, made_by):
         mismatch("a checkpoint of another run or step", folder, f"step {step} of {made_by}", checkpoint)
-    for path in sorted(folder.glob("*.safetensors")):
+    files = sorted(folder.glob("*.safetensors"))
+    if ("sha256" in checkpoint) != (len(files) == 1):
+        mismatch("a checkpoint without its weights", folder, "one file, where its record names one", len(files))
+    for path in files:
         found = file_sha256(path)
         if found != checkpoint.get("sha256"):
             mismatch("the weights of a checkpoint were changed", path, checkpoint.get("sha256"), found)
 
 
-def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt]) -> None:
+def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: list[Prompt], model: Path) -> str:
+    """A checkpoint's images are those of their manifest; returns the environment that it names."""
     folder = run.images(step)
     manifest = read_json(folder / IMAGES_MANIFEST)
     wanted = {
@@ -166,9 +209,16 @@ def _check_images(study: Study, run: RunPaths, key: RunKey, step: int, prompts: 
     for name, value in wanted.items():
         if manifest.get(name) != value:
             mismatch(f"images of another {name}", folder / IMAGES_MANIFEST, value, manifest.get(name))
-    made_from = manifest.get("made_from", {}).get("checkpoint_sha256")
-    if made_from and made_from != folder_sha256(run.checkpoint(step)):
-        mismatch("images of another checkpoint", folder, folder_sha256(run.checkpoint(step)), made_from)
+    traced = {
+        "checkpoint_sha256": folder_sha256(run.checkpoint(step)),
+        "model_sha256": file_sha256(model),
+        "signature": wanted["signature"],
+    }
+    made_from = manifest.get("made_from", {}) | {"run_status": manifest.get("run_status", COMPLETE)}
+    for name, value in (traced | {"run_status": COMPLETE}).items():
+        if made_from.get(name, value) != value:
+            mismatch(f"images of another {name}", folder, value, made_from[name])
+    return _checked_environment(folder / IMAGES_MANIFEST, manifest) if "environment" in manifest else ""
 
 
 def _check_scores(
@@ -207,8 +257,9 @@ def check_pairs(study: Study, paths: StudyPaths, runs: dict[RunKey, CheckedRun])
             continue
         where = paths.run(key).folder
         steps = min(len(run.noise), len(partner.noise))
-        if run.lock != partner.lock:
-            mismatch(f"another environment than {reference}'s run of this seed", where, partner.lock, run.lock)
+        for theirs, ours in zip(partner.made_in, run.made_in):
+            if theirs != ours:
+                mismatch(f"another environment than {reference}'s run of this seed", where, theirs, ours)
         shares_noise = not study.arms[key.arm].noise_streams
         if shares_noise and (
             run.noise[:steps] != partner.noise[:steps] or run.transitions[:steps] != partner.transitions[:steps]

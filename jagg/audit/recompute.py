@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from jagg.audit.claims import Claim
-from jagg.audit.files import ClosedForm, check_base_scores, check_pairs, check_prompts, check_run, mismatch
+from jagg.audit.files import ClosedForm, check_base_scores, check_pairs, check_prompts, check_run
+from jagg.audit.mismatch import mismatch
 from jagg.audit.results import read_results
+from jagg.audit.surroundings import check_models, check_strays
 from jagg.audit.verdicts import audit
 from jagg.config import Study, load_study
 from jagg.errors import InputError
@@ -39,16 +41,15 @@ def self_audit(
     """
     study = _recorded(study, paths)
     prompts = check_prompts(study, paths)
+    weights = check_models(study, paths)
     finished = [key for key in run_keys(study) if paths.run(key).manifest.exists()]
-    runs = {key: check_run(study, paths, key, prompts, closed_form) for key in finished}
+    runs = {key: check_run(study, paths, key, prompts, weights[key.backbone], closed_form) for key in finished}
     check_pairs(study, paths, runs)
     note(f"{len(runs)} runs: records, ledgers, checkpoints, images, scores and pairs agree")
     tables = study_tables(study, paths)
     for name, table in tables.items():
         note(f"{paths.table(name)}: {check_table(paths.table(name), table)} values agree")
-    for path in sorted(paths.table("").iterdir()):
-        if path.name not in (*tables, "claims.csv"):
-            note(f"{path}: not checked, it is not made from the runs")
+    check_strays(study, paths, (*tables, "claims.csv"))
     scores = tables["scores.parquet"].select(["backbone", "metric", "step"])
     check_base_scores(study, set(zip(*(column.to_pylist() for column in scores.columns))))
     if paths.table("claims.csv").exists():
@@ -137,11 +138,21 @@ def _check_report(study: Study, paths: StudyPaths, note: Callable[[str], None]) 
             if item.name not in (paths.report.name, "figures"):
                 (again.root / item.name).symlink_to(item.resolve())
         build_report(study, again, date.group(1) if date else None)
-        figures = sorted(path.name for path in again.root.joinpath("figures").glob("*.csv"))
-        for name in figures:
-            _check_text(paths.figure(name), again.figure(name))
+        figures, found = ({path.name for path in folder.figure("").iterdir()} for folder in (again, paths))
+        if figures != found:
+            mismatch("other figures than the tables give", paths.figure(""), f"{len(figures)} files",
+                     f"{len(found)}; {', '.join(sorted(figures ^ found)[:5])}")  # fmt: skip
+        for name in sorted(figures):
+            _check_figure(paths.figure(name), again.figure(name))
         _check_text(paths.report, again.report)
     note(f"{paths.report}: {len(read_shown(page))} numbers, {len(figures)} figures and the whole page agree")
+
+
+def _check_figure(path: Path, again: Path) -> None:
+    if path.suffix != ".png":
+        _check_text(path, again)
+    elif path.read_bytes() != again.read_bytes():
+        mismatch("a figure is not what its images give", path, "the same bytes", "others")
 
 
 def _check_text(path: Path, again: Path) -> None:

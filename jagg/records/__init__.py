@@ -1,7 +1,7 @@
 """Tables, JSON records and provenance: schemas, atomic writes, checked reads."""
 
 from jagg.records.files import atomic_path, read_json, write_json
-from jagg.records.provenance import environment, file_sha256, folder_sha256, text_sha256
+from jagg.records.provenance import environment, file_sha256, folder_sha256, lock_sha256, text_sha256
 from jagg.records.schemas import (
     BACKWARD_PASSES,
     CLAIMS,
@@ -36,6 +36,7 @@ __all__ = [
     "environment",
     "file_sha256",
     "folder_sha256",
+    "lock_sha256",
     "read_json",
     "read_scores",
     "read_table",

@@ -31,13 +31,18 @@ def text_sha256(text: str) -> str:
 _LOCKED = ("torch", "diffusers", "transformers", "open_clip_torch", "peft", "numpy", "scipy", "pillow", "pyarrow")
 
 
+def lock_sha256(packages: dict[str, str]) -> str:
+    """Hash of package versions, by name."""
+    return text_sha256(json.dumps(packages, sort_keys=True))
+
+
 def environment() -> dict[str, Any]:
     """What this process runs on: interpreter, locked package versions and their hash, machine."""
     versions = {name: metadata.version(name) for name in _LOCKED}
     return {
         "python": platform.python_version(),
         "packages": versions,
-        "lock_sha256": text_sha256(json.dumps(versions, sort_keys=True)),
+        "lock_sha256": lock_sha256(versions),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
     }

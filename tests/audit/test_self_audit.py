@@ -15,7 +15,7 @@ from jagg.config import Study
 from jagg.errors import InputError
 from jagg.gradients.passes import trained_passes
 from jagg.keys import RunKey, StudyPaths
-from jagg.records import read_json, write_json
+from jagg.records import lock_sha256, read_json, write_json
 from jagg.report.tables import aggregate
 
 REGISTRIES = sorted((Path(__file__).parents[2] / "configs" / "claims").glob("*.yaml"))
@@ -136,6 +136,10 @@ def test_a_mixed_environment_lock_is_named(copied: Copy) -> None:
     run = run_of(copied)
     environment = read_json(run.manifest)["environment"]
     change_record(run.manifest, environment=environment | {"lock_sha256": "1" * 64})
+    assert "packages are not those of the lock" in refused(copied)
+    packages = {"torch": "9.9"}
+    lock = lock_sha256(packages)
+    change_record(run.manifest, environment=environment | {"packages": packages, "lock_sha256": lock})
     message = refused(copied)
     assert "another environment" in message
     assert str(run.folder) in message
@@ -180,6 +184,71 @@ def test_changed_prompts_images_checkpoints_and_identities_are_named(copied: Cop
     image = sorted(run.images(12).glob("*.png"))[0]
     shutil.copyfile(sorted(run.images(6).glob("*.png"))[0], image)
     assert str(run.images(12)) in refused(copied)
+
+
+STRAYS = {
+    "a run of another seed": ("runs/flux/dancegrpo/jagg/seed-1", "runs/flux/dancegrpo/jagg/seed-77"),
+    "another arm": ("runs/flux/dancegrpo/jagg", "runs/flux/dancegrpo/third"),
+    "scores of another checkpoint": (
+        "runs/flux/dancegrpo/jagg/seed-1/scores/step-12.parquet",
+        "runs/flux/dancegrpo/jagg/seed-1/scores/step-99.parquet",
+    ),
+    "another table": ("tables/runs.csv", "tables/more.csv"),
+    "another figure": ("figures/gains.csv", "figures/more.csv"),
+}
+
+
+@pytest.mark.parametrize("kind", STRAYS)
+def test_a_result_that_nothing_declares_is_not_passed_over(copied: Copy, kind: str) -> None:
+    like, added = (copied[1].root / name for name in STRAYS[kind])
+    if like.is_dir():
+        shutil.copytree(like, added)
+    else:
+        shutil.copyfile(like, added)
+    assert added.name in refused(copied)
+
+
+@pytest.mark.parametrize("pattern", ["*.svg", "*.png", "*.csv"])
+def test_a_changed_or_missing_figure_is_named(copied: Copy, pattern: str) -> None:
+    path = sorted(copied[1].figure("").glob(pattern))[-1]
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    assert path.name in refused(copied)
+    path.unlink()
+    assert path.name in refused(copied)
+
+
+def test_models_that_are_not_those_of_the_runs_are_named(copied: Copy) -> None:
+    paths = copied[1]
+    for path, changes in (
+        (paths.backbone("flux") / "model.json", {"family": "qwen_image"}),
+        (paths.backbone("flux") / "model.json", {"num_parameters": 7}),
+        (paths.scorer("hpsv2") / "scorer.json", {"family": "clipscore"}),
+        (paths.scorer("hpsv2") / "scorer.json", {"source": {"kind": "hub"}}),
+        (paths.scorer("hpsv2") / "scorer.json", {"weight_sha256": "f" * 64}),
+        (run_of(copied).manifest, {"weights": {"backbone": "f" * 64}}),
+        (run_of(copied).manifest, {"model": "another"}),
+        (run_of(copied).manifest, {"arm": "third"}),
+        (run_of(copied).manifest, {"status": "fine"}),
+    ):
+        kept = read_json(path)
+        change_record(path, **changes)
+        assert "self-audit: " in refused(copied), changes
+        write_json(path, kept)
+    weights = run_of(copied).checkpoint(12) / "diffusion_pytorch_model.safetensors"
+    weights.unlink()
+    assert "without its weights" in refused(copied)
+
+
+def test_another_group_of_a_prompt_is_named(copied: Copy) -> None:
+    path = copied[1].prompts("evaluation")
+    prompts = read_json(path)
+    group = prompts[0]["group"]
+    path.write_text(path.read_text().replace(f'"group": "{group}"', '"group": "other"', 1))
+    message = refused(copied)
+    assert "other prompts" in message
+    assert "group='other'" in message
 
 
 def test_another_configuration_than_the_recorded_one_is_refused(copied: Copy) -> None:
