@@ -144,7 +144,7 @@ def _sample_stage(study: Study, name: str | None) -> Stage:
 def _preflight_stage(study: Study, name: str | None) -> Stage:
     families = (f"jagg.scorers.{scorer.family}" for scorer in study.scorers.values())
     return {"scorers": {metric: _dump(scorer) for metric, scorer in study.scorers.items()}}, (
-        "jagg.scorers.preflight",
+        "jagg.scorers.first_score",
         *families,
     )
 
