@@ -141,6 +141,14 @@ def _sample_stage(study: Study, name: str | None) -> Stage:
     return content, ("jagg.evaluate.sampling", f"jagg.backbones.{backbone.family}")
 
 
+def _preflight_stage(study: Study, name: str | None) -> Stage:
+    families = (f"jagg.scorers.{scorer.family}" for scorer in study.scorers.values())
+    return {"scorers": {metric: _dump(scorer) for metric, scorer in study.scorers.items()}}, (
+        "jagg.scorers.first_score",
+        *families,
+    )
+
+
 def _score_stage(study: Study, name: str | None) -> Stage:
     families = (f"jagg.scorers.{scorer.family}" for scorer in study.scorers.values())
     content = {"scorers": {metric: _dump(scorer) for metric, scorer in study.scorers.items()}}
@@ -197,6 +205,7 @@ _STAGES = {
     "backbone": _backbone_stage,
     "scorer": _scorer_stage,
     "prompts": _prompts_stage,
+    "preflight": _preflight_stage,
     "sample": _sample_stage,
     "evaluate": _evaluate_stage,
     "probe": _probe_stage,

@@ -50,9 +50,11 @@ _QUALITY = pa.schema(
     ]
 )  # fmt: skip
 
+_PASSES = pa.schema([field for field in BACKWARD_PASSES if field.name not in ("machine", "environment")])
+
 TABLES = {
     "paired_differences.csv": _DIFFERENCES,
-    "backward_passes.csv": BACKWARD_PASSES,
+    "backward_passes.csv": _PASSES,
     "gradient_quality.csv": _QUALITY,
     "history.parquet": HISTORY,
     "scores.parquet": SCORES,

@@ -1,12 +1,14 @@
 """Verbs that make the study's models and prompts ready."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jagg.cli.arguments import Config, Out, StageProgress, note, prepare_torch
+from jagg.cli.arguments import Config, Out, StageProgress, note, out_file, prepare_torch
 from jagg.config import load_study
 from jagg.errors import InputError, unknown_name
+from jagg.keys import StudyPaths
 from jagg.startup import uncollected
 
 
@@ -47,4 +49,22 @@ def pretrain(
     note(f"{out}: {record['label']}")
 
 
-VERBS = (prompts, pretrain)
+def preflight(
+    config: Config,
+    out: Annotated[Path, typer.Option(help="Record to write, .json.", show_default=False, callback=out_file)],
+) -> None:
+    """Let every scorer of the study score one bundled image, so that none fails after days of training."""
+    study = load_study(config)
+    prepare_torch(study)
+    from jagg import scorers
+    from jagg.records import environment, write_json
+
+    folder = StudyPaths.of(study).scorer
+    loaded = {metric: scorers.load_scorer(scorer, folder(metric)) for metric, scorer in study.scorers.items()}
+    values = scorers.preflight(loaded)
+    record = {metric: {"scorer": loaded[metric].name, "value": value} for metric, value in values.items()}
+    write_json(out, {"scorers": record, "environment": environment()})
+    note(f"{out}: {', '.join(f'{metric} {value:.4f}' for metric, value in values.items())}")
+
+
+VERBS = (prompts, pretrain, preflight)

@@ -88,11 +88,12 @@ BACKWARD_PASSES = pa.schema(
             (name, pa.float64())
             for name in ("transformer_flops", "rollout_s", "update_s", "update_time_ratio", "step_time_ratio")
         ],
-        ("note", pa.string()),
+        *[(name, pa.string()) for name in ("note", "machine", "environment")],
     ]
 )
 """One row a finished run, totals over its training: trajectories are images, windows are counted over all
-trajectories, times are in seconds. Ratios are this run over the reference arm's run of the same cell and seed."""
+trajectories, times are in seconds. Ratios are this run over the reference arm's run of the same cell and seed; those of
+times only where both ran on one kind of `machine` (accelerator or processor) with one `environment` (lock hash)."""
 
 PAIRED_DIFFERENCES = pa.schema(
     [

@@ -48,7 +48,11 @@ def _margin(value: float | AsymmetricMargin) -> float | Margin:
 
 
 def comparison_tables(
-    study: Study, scores: pa.Table, histories: Mapping[RunKey, pa.Table], statuses: Mapping[RunKey, str]
+    study: Study,
+    scores: pa.Table,
+    histories: Mapping[RunKey, pa.Table],
+    statuses: Mapping[RunKey, str],
+    machines: Mapping[RunKey, str],
 ) -> dict[str, pa.Table]:
     """File name -> table; empty ones where no arm can be compared with the reference.
 
@@ -56,6 +60,7 @@ def comparison_tables(
         scores: the complete runs' scores.
         histories: each complete run's training steps, every step once.
         statuses: of every wanted run.
+        machines: of every complete run, what it was timed on.
 
     Raises:
         InputError: scores cannot be compared.
@@ -76,7 +81,9 @@ def comparison_tables(
     return {
         "paired_differences.csv": compared.differences(),
         "curves.csv": compared.curves(),
-        "costs.csv": table_of(cost_rows(totals, arms, design), COSTS),
+        "costs.csv": table_of(
+            cost_rows(totals, arms, design, {places[key]: machine for key, machine in machines.items()}), COSTS
+        ),
         "equal_cost.csv": table_of(equal_cost_rows(compared.joined, spent, arms, design), EQUAL_COST),
         "attrition.csv": table_of(attrition_rows(compared.arms, compared.joined, lost, design), ATTRITION),
     }

@@ -41,6 +41,9 @@ class Run:
     scores: pa.Table
     lost_steps: int = 0
     diverged: dict[str, Any] | None = None
+    machine: str = ""
+    environment: str = ""
+    """Where it was trained: the accelerator or processor, and the lock hash of the libraries."""
     off_ratio: str = ""
     """How far the probability ratio was from 1, where that is too far."""
 
@@ -94,6 +97,7 @@ def study_tables(study: Study, paths: StudyPaths) -> dict[str, pa.Table]:
         scores,
         {run.key: run.history for run in complete},
         {run.key: run.status for run in runs},
+        {run.key: f"{run.machine}, {run.environment}" for run in complete},
     )
     passes = backward_passes(complete, study.comparison.reference)
     return {
@@ -127,7 +131,14 @@ def read_run(study: Study, key: RunKey, run: RunPaths) -> Run:
         tables = [_read_scores(study, key, run, step) for step in study.training.checkpoints]
         scores = pa.concat_tables(tables)
     lost_steps = len(attempts) - len(history) + len(record["lost_steps"])
-    return Run(key, status, history, scores, lost_steps, record["diverged"], off_ratio)
+    return Run(key, status, history, scores, lost_steps, record["diverged"], *_trained_on(record), off_ratio)
+
+
+def _trained_on(record: dict[str, Any]) -> tuple[str, str]:
+    """Machine and environment of a run, as its record says; runs are timed alike only where both are equal."""
+    environment = record["environment"]
+    name = record.get("device", {}).get("name", "cpu")
+    return environment["processor"] if name == "cpu" else name, environment["lock_sha256"][:12]
 
 
 def _off_ratio(study: Study, key: RunKey, history: pa.Table) -> str:
@@ -178,7 +189,7 @@ def last_attempts(history: pa.Table) -> pa.Table:
 
 def backward_passes(runs: Sequence[Run], reference: str) -> pa.Table:
     """Passes and times of each complete run, with ratios to the reference arm's run of the same cell and seed."""
-    totals = {run.key: _totals(run.history) for run in runs}
+    totals = {run.key: _totals(run) for run in runs}
     rows = []
     for key, total in totals.items():
         partner = totals.get(RunKey(key.backbone, key.algorithm, reference, key.seed))
@@ -192,17 +203,23 @@ _SUMMED = (
 )  # fmt: skip
 
 
-def _totals(history: pa.Table) -> dict[str, Any]:
+def _totals(run: Run) -> dict[str, Any]:
+    history = run.history
     totals: dict[str, Any] = {name: pc.sum(history.column(name)).as_py() for name in _SUMMED}
     for name in ("windows_exact", "windows_approximate"):
         totals[name] = pc.sum(pc.multiply(history.column(name), history.column("images"))).as_py()
-    return totals | {"trained_steps": len(history)}
+    return totals | {"trained_steps": len(history), "machine": run.machine, "environment": run.environment}
 
 
 def _passes_row(key: RunKey, total: dict[str, Any], partner: dict[str, Any] | None, reference: str) -> dict[str, Any]:
     notes = ["transformer_flops not measured"]
     if partner is None:
         notes.append(f"no complete run of {reference} with this seed")
+    timed_alike = partner is not None and all(partner[name] == total[name] for name in ("machine", "environment"))
+    if partner is not None and not timed_alike:
+        notes.append(
+            f"no ratio of times: {reference}'s run was timed on {partner['machine']}, {partner['environment']}"
+        )
     if total["backward_passes"] != total["backward_passes_expected"]:
         notes.append("backward passes differ from the closed form")
     return {
@@ -219,9 +236,11 @@ def _passes_row(key: RunKey, total: dict[str, Any], partner: dict[str, Any] | No
         "transformer_flops": None,
         "rollout_s": total["rollout_s"],
         "update_s": total["update_s"],
-        "update_time_ratio": _ratio_to(total, partner, "update_s"),
-        "step_time_ratio": _ratio_to(total, partner, "step_s"),
+        "update_time_ratio": _ratio_to(total, partner, "update_s") if timed_alike else None,
+        "step_time_ratio": _ratio_to(total, partner, "step_s") if timed_alike else None,
         "note": "; ".join(notes),
+        "machine": total["machine"],
+        "environment": total["environment"],
     }
 
 

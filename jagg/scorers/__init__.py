@@ -72,6 +72,6 @@ def preflight(scorers: dict[str, Scorer]) -> dict[str, float]:
     Raises:
         InputError: a value is not one finite cosine.
     """
-    from jagg.scorers.preflight import preflight_value
+    from jagg.scorers.first_score import preflight_value
 
     return {metric: preflight_value(metric, scorer) for metric, scorer in scorers.items()}

@@ -29,13 +29,24 @@ def log_ratio(arm: Seeds, reference: Seeds, level: float = 0.95) -> Estimate:
     return Estimate(mean, logs.sd, logs.standard_error, logs.df, low, high, logs.p_value, LOG_T, logs.reason)
 
 
-def cost_rows(costs: Costs, arms: Iterable[str], design: Design) -> list[dict[str, Any]]:
-    """Rows of the table `COSTS`: every arm against the reference in every cell, over the seeds that both have."""
+def cost_rows(
+    costs: Costs,
+    arms: Iterable[str],
+    design: Design,
+    machines: Mapping[tuple[Cell, str, int], str] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the table `COSTS`: every arm against the reference in every cell, over the seeds that both have.
+
+    Args:
+        machines: what each run was timed on; times of a pair are compared on one machine only. None: all on one.
+    """
+    timed_on = machines or {}
     cells = sorted({cell for cell, _, _ in costs})
     rows = []
     for arm in arms:
         for cell in cells:
             seeds = sorted(s for c, a, s in costs if (c, a) == (cell, arm) and (cell, design.reference, s) in costs)
+            unlike = [s for s in seeds if timed_on.get((cell, arm, s)) != timed_on.get((cell, design.reference, s))]
             for quantity in (*COUNTS, *TIMES):
                 ours, theirs = ([costs[cell, name, s][quantity] for s in seeds] for name in (arm, design.reference))
                 rows.append(
@@ -46,18 +57,23 @@ def cost_rows(costs: Costs, arms: Iterable[str], design: Design) -> list[dict[st
                         "arm": arm,
                         "reference": design.reference,
                         "num_seeds": len(seeds),
-                        **_ratio_columns(quantity, ours, theirs, design.level),
+                        **_ratio_columns(quantity, ours, theirs, design.level, unlike),
                     }
                 )
     return rows
 
 
-def _ratio_columns(quantity: str, ours: list[float | None], theirs: list[float | None], level: float) -> dict[str, Any]:
+def _ratio_columns(
+    quantity: str, ours: list[float | None], theirs: list[float | None], level: float, unlike: list[int]
+) -> dict[str, Any]:
     """Counts are known exactly, so their ratio is that of their sums and has no interval."""
     method = EXACT if quantity in COUNTS else LOG_T
     empty = dict.fromkeys(("mean_reference", "mean_arm", "ratio", "ratio_low", "ratio_high", "ci_level"))
     if not ours or None in ours or None in theirs:
         return {**empty, "method": method, "note": "not estimable: " + ("unknown cost" if ours else "no shared seed")}
+    if unlike and method == LOG_T:
+        where = f"pairs timed on different machines or libraries: seeds {', '.join(map(str, unlike))}"
+        return {**empty, "method": method, "note": f"not estimable: {where}"}
     arm, reference = np.array(ours, float), np.array(theirs, float)
     means = {"mean_reference": float(reference.mean()), "mean_arm": float(arm.mean())}
     if method == LOG_T:

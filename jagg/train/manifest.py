@@ -6,6 +6,8 @@ import time
 from itertools import groupby
 from typing import Any
 
+import torch
+
 from jagg.config import Study
 from jagg.keys import RunKey, RunPaths
 from jagg.records import environment, text_sha256
@@ -53,6 +55,22 @@ def run_manifest(
         "started": attempts[0]["started"],
         "finished": time.time(),
         "environment": environment(),
+        "device": device(),
+    }
+
+
+def device() -> dict[str, Any]:
+    """What computed, and what decides whether the same computation twice has the same bits."""
+    kinds = {"flash": torch.backends.cuda.flash_sdp_enabled, "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
+             "memory_efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
+             "math": torch.backends.cuda.math_sdp_enabled}  # fmt: skip
+    accelerated = torch.cuda.is_available()
+    return {
+        "name": torch.cuda.get_device_name() if accelerated else "cpu",
+        "attention": sorted(name for name, enabled in kinds.items() if enabled()) if accelerated else ["cpu"],
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
     }
 
 

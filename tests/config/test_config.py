@@ -106,6 +106,14 @@ def test_unknown_key_names_the_key_and_the_nearest(content: dict, tmp_path: Path
     assert "training.learning_rat: unknown key; did you mean 'learning_rate'?" in message
 
 
+@pytest.mark.parametrize("section", ["training", "evaluation"])
+def test_guidance_cannot_differ_between_rollout_training_and_evaluation(
+    content: dict, tmp_path: Path, section: str
+) -> None:
+    content[section]["guidance"] = {"kind": "distilled", "scale": 3.5}
+    assert f"{section}.guidance: unknown key" in fault(content, tmp_path)
+
+
 def test_duplicate_seeds(content: dict, tmp_path: Path) -> None:
     content["seeds"] = [0, 1, 1]
     assert "seeds: expected distinct seeds, got [0, 1, 1]" in fault(content, tmp_path)

@@ -72,6 +72,11 @@ def test_the_page_can_be_read_without_seeing(page: str) -> None:
     assert len(re.findall(r'<svg[^>]* role="img" aria-label="[^"]+"', page)) == sum(FIGURES.values())
 
 
+def test_cut_prompts_and_their_average_are_told(page: str) -> None:
+    assert page.count("truncated: 0 of 4") == 3
+    assert "Mean over prompts: every prompt alike (" in page
+
+
 def test_what_a_reader_must_not_miss(page: str) -> None:
     assert "these are not results on FLUX.1-dev or Qwen-Image" in page
     assert "pickscore (held out)" in page

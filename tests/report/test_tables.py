@@ -16,8 +16,10 @@ from jagg.records import (
     PAIRED_DIFFERENCES,
     RUNS,
     SCORES,
+    read_json,
     read_table,
     table_of,
+    write_json,
     write_table,
 )
 from jagg.report.tables import aggregate, last_attempts, study_tables
@@ -132,6 +134,43 @@ def test_a_run_whose_ratio_is_not_one_before_any_update_is_left_out(tmp_path: Pa
         assert set(runs["status"].to_pylist()) == {"complete"}
 
 
+def test_times_of_different_machines_have_no_ratio(tmp_path: Path) -> None:
+    study = simulated_study(tmp_path)
+    paths = write_runs(study)
+    key = RunKey("flux", "dancegrpo", "jagg", 1)
+    record = read_json(paths.run(key).manifest)
+    write_json(paths.run(key).manifest, record | {"device": {"name": "an accelerator"}})
+    tables = study_tables(study, paths)
+    rows = {
+        RunKey(r["backbone"], r["algorithm"], r["arm"], r["seed"]): r for r in tables["backward_passes.csv"].to_pylist()
+    }
+    assert (rows[key]["machine"], rows[key]["environment"]) == ("an accelerator", "0" * 12)
+    assert (rows[key]["update_time_ratio"], rows[key]["step_time_ratio"]) == (None, None)
+    assert rows[key]["ratio_to_baseline"] == 0.7
+    assert "baseline's run was timed on simulated" in rows[key]["note"]
+    assert {row["update_time_ratio"] is None for of, row in rows.items() if of != key} == {False}
+    costs = [
+        row for row in tables["costs.csv"].to_pylist()
+        if (row["backbone"], row["algorithm"], row["arm"]) == ("flux", "dancegrpo", "jagg")
+    ]  # fmt: skip
+    assert {row["ratio"] is None for row in costs if row["method"] == "exact"} == {False}
+    assert {row["note"] for row in costs if row["method"] != "exact"} == {
+        "not estimable: pairs timed on different machines or libraries: seeds 1"
+    }
+
+
+def test_the_images_of_a_run_are_all_its_rollouts(tmp_path: Path) -> None:
+    """300 training steps x 32 prompts x 12 images."""
+    study = simulated_study(tmp_path, seeds=(0,))
+    training = study.training.model_copy(
+        update={"trained_steps": 300, "prompts_per_step": 32, "group_size": 12, "checkpoints": (0, 300)}
+    )
+    study = study.model_copy(update={"training": training})
+    rows = study_tables(study, write_runs(study))["backward_passes.csv"].to_pylist()
+    assert {row["trajectories"] for row in rows} == {115_200}
+    assert {row["backward_passes"] for row in rows if row["arm"] == "baseline"} == {115_200 * 20, 115_200 * 4}
+
+
 def expect_refusal(study: Study, paths: StudyPaths, *texts: str) -> None:
     with pytest.raises(InputError) as error:
         aggregate(study, paths)
@@ -163,9 +202,12 @@ def test_a_score_file_of_another_run_or_without_a_metric_is_named(tmp_path: Path
 def test_a_run_of_other_settings_is_refused_by_key(tmp_path: Path) -> None:
     study = only(simulated_study(tmp_path, seeds=(0,)), backbones=["flux"], algorithms=["dancegrpo"])
     paths = write_runs(study)
-    content = study.model_dump(mode="json")
-    content["algorithms"]["dancegrpo"]["eta"] = 0.7
-    expect_refusal(Study.model_validate(content), paths, "algorithm.eta 0.7", "algorithm.eta 0.3", "run.json")
+    for name, value, made in (("eta", 0.7, 0.3), ("advantage_deviation", "batch", "group")):
+        content = study.model_dump(mode="json")
+        content["algorithms"]["dancegrpo"][name] = value
+        expect_refusal(
+            Study.model_validate(content), paths, f"algorithm.{name} {value}", f"algorithm.{name} {made}", "run.json"
+        )
 
 
 def test_a_study_without_runs_is_refused(tmp_path: Path) -> None:

@@ -222,6 +222,13 @@ def test_mixed_provenance_is_refused(name: str) -> None:
     expect_refusal(rows, f"more than one {name}", DEFAULT[name], "other")
 
 
+def test_sizes_are_never_averaged() -> None:
+    """One arm was evaluated at two sizes, the other at one."""
+    rows = by_seed({"baseline": {0: 0.3}, "jagg": {0: 0.3}}, signature="1024px")
+    rows += by_seed({"jagg": {0: 0.4}}, signature="512px", image_index=1)
+    expect_refusal(rows, "more than one signature", "1024px", "512px")
+
+
 def test_provenance_of_an_arm_that_is_not_compared_does_not_matter() -> None:
     rows = by_seed({"baseline": {0: 0.3}, "jagg": {0: 0.3}}) + by_seed({"third": {0: 0.3}}, scorer="other")
     assert rows_of(table(rows), arms=["jagg"])

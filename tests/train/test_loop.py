@@ -63,6 +63,7 @@ def test_a_run_leaves_its_manifest_history_and_checkpoints(tmp_path: Path) -> No
     rows = history(tmp_path)
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert manifest["status"] == "complete"
+    assert {"name", "attention", "deterministic_algorithms"} <= set(manifest["device"])
     # Windows at 0, 4, 8 of 10 steps; the first two lie before 0.6: 2 + 2 + 2 passes for each of 12 images.
     assert {(row["backward_passes"], row["backward_passes_expected"]) for row in rows} == {(72, 72)}
     assert {(row["forward_passes_grad"], row["forward_passes_nograd"]) for row in rows} == {(72, 168)}
@@ -187,6 +188,20 @@ def test_a_continued_run_has_the_bits_of_an_uninterrupted_one(tmp_path: Path, ch
     assert manifest["lost_steps"] == [5]
     assert [entry["resumed_at"] for entry in manifest["attempts"]] == [0, 4]
     assert manifest["totals"]["backward_passes"] == 6 * 72
+
+
+def test_work_lost_to_a_crash_is_counted_apart(tmp_path: Path) -> None:
+    """A crash after step 50 of 100, with the last state at step 40."""
+    changes = {"training__trained_steps": 100, "training__checkpoints": [0, 100], "training__save_state_every": 40}
+    study = analytic_study(**changes)
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path, study=study, on_step=interrupt_after(50))
+    manifest = train(tmp_path, study=study)
+    rows = history(tmp_path)
+    assert [row["step"] for row in rows] == list(range(1, 101))
+    assert [row["attempt"] for row in rows] == [1] * 40 + [2] * 60
+    assert manifest["lost_steps"] == list(range(41, 51))
+    assert manifest["totals"]["backward_passes"] == sum(row["backward_passes"] for row in rows) == 100 * 72
 
 
 def test_a_killed_process_is_continued_and_its_lock_taken_over(tmp_path: Path) -> None:

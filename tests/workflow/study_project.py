@@ -54,7 +54,7 @@ class Project:
         outputs = [paths.config, paths.report, paths.tracking_record, *map(paths.prompts, SPLITS)]
         outputs += [paths.backbone(name) / "model.json" for name in study.backbones]
         outputs += [paths.scorer(metric) / "scorer.json" for metric in study.scorers]
-        outputs += map(paths.table, TABLES)
+        outputs += [*map(paths.table, TABLES), paths.root / "scorers" / "preflight.json"]
         for run in map(paths.run, run_keys(study)):
             outputs += [run.manifest, run.history, *map(run.scores, study.training.checkpoints)]
         outputs += [paths.probe(key.backbone, key.algorithm, key.seed) for key in probe_keys(study)]

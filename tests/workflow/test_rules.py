@@ -63,6 +63,7 @@ def test_a_plain_dry_run_lists_the_whole_embedded_study(tmp_path: Path) -> None:
         "prompts": 1,
         "pretrain_backbone": 2,
         "pretrain_scorer": 3,
+        "preflight": 1,
         "train": 36,
         "evaluate": 36,
         "probe": 8,
@@ -81,6 +82,7 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+METRIC = {"family": "clipscore", "source": {"kind": "embedded", "contrastive_steps": 7}}
 RUNS = {"train": 24, "evaluate": 24, "probe": 8}
 
 
@@ -90,8 +92,9 @@ RUNS = {"train": 24, "evaluate": 24, "probe": 8}
         ("training.learning_rate", 1e-3, RUNS),
         ("arms.jagg.routing.jagg_frac.dancegrpo", 1.0, {"train": 4, "evaluate": 4}),
         ("evaluation.sampling_steps", 7, {"evaluate": 24}),
-        ("scorers.pickscore.source.contrastive_steps", 7, {"pretrain_scorer": 1, "evaluate": 24}),
-        ("scorers.hpsv2.source.contrastive_steps", 7, {"pretrain_scorer": 1, **RUNS}),
+        ("scorers.pickscore.source.contrastive_steps", 7, {"pretrain_scorer": 1, "preflight": 1, "evaluate": 24}),
+        ("scorers.more", METRIC, {"pretrain_scorer": 1, "preflight": 1, "evaluate": 24}),
+        ("scorers.hpsv2.source.contrastive_steps", 7, {"pretrain_scorer": 1, "preflight": 1, **RUNS}),
         ("backbones.flux.source.flow_steps", 7, {"pretrain_backbone": 1, "train": 12, "evaluate": 12, "probe": 4}),
         ("prompts.train", 9, {"prompts": 1, **RUNS}),
         ("comparison.margins", {}, {}),

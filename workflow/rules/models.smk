@@ -89,3 +89,29 @@ rule pretrain_scorer:
         identity=identity_of_scorer,
     shell:
         "jagg pretrain {input.study} --scorer {wildcards.metric} --out $(dirname {output}) > {log} 2>&1"
+
+
+# No run starts before every scorer has scored an image, the held-out ones included. The record is ancient to the runs,
+# so a new metric trains nothing again.
+rule preflight:
+    input:
+        study=ancient(f"{ROOT}/study.json"),
+        scorers=expand(f"{ROOT}/scorers/{{metric}}/scorer.json", metric=STUDY.scorers),
+    output:
+        update(f"{ROOT}/scorers/preflight.json"),
+    log:
+        f"{ROOT}/logs/preflight.log",
+    benchmark:
+        f"{ROOT}/benchmarks/preflight.tsv"
+    priority: 5
+    conda:
+        "../../envs/jagg.yaml"
+    threads: STUDY.resources.threads
+    resources:
+        mem_mb=STUDY.resources.memory_mb,
+        runtime=STUDY.resources.runtime_min,
+        gpu=STUDY.resources.gpus,
+    params:
+        identity=stage_identity(STUDY, "preflight"),
+    shell:
+        "jagg preflight {input.study} --out {output} > {log} 2>&1"

@@ -7,6 +7,7 @@ rule train:
             f"{ROOT}/scorers/{{metric}}/scorer.json", metric=STUDY.reward.weights
         ),
         prompts=f"{ROOT}/prompts/train.json",
+        preflight=ancient(f"{ROOT}/scorers/preflight.json"),
     output:
         run=f"{RUN}/run.json",
         history=f"{RUN}/history.parquet",
