@@ -74,7 +74,8 @@ class FluxBackbone:
     @torch.no_grad()
     def encode_prompts(self, prompts: list[str]) -> TextFeatures:
         # One prompt at a time: another batch size may round differently.
-        encoded = [self.pipeline.encode_prompt(p, max_sequence_length=self.max_text_tokens) for p in prompts]
+        settings = {"max_sequence_length": self.max_text_tokens, "device": self.pipeline.device}
+        encoded = [self.pipeline.encode_prompt(prompt, **settings) for prompt in prompts]
         return TextFeatures(
             {
                 "prompt_embeds": torch.cat([embeds for embeds, _, _ in encoded]),

@@ -88,7 +88,8 @@ class QwenImageBackbone:
     @torch.no_grad()
     def encode_prompts(self, prompts: list[str]) -> TextFeatures:
         # One prompt at a time: another batch size or padding may round differently.
-        encoded = [self.pipeline.encode_prompt(p, max_sequence_length=self.max_text_tokens)[0] for p in prompts]
+        settings = {"max_sequence_length": self.max_text_tokens, "device": self.pipeline.device}
+        encoded = [self.pipeline.encode_prompt(prompt, **settings)[0] for prompt in prompts]
         padding = [self.max_text_tokens - embeds.shape[1] for embeds in encoded]
         embeds = torch.cat([pad(embeds, (0, 0, 0, missing)) for embeds, missing in zip(encoded, padding)])
         lengths = torch.tensor([embeds.shape[1] for embeds in encoded], device=embeds.device)

@@ -9,8 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from jagg.errors import InputError
+
 NORMS = ("LayerNorm", "RMSNorm")
 """Classes of torch and diffusers that normalise the last dimension, then multiply by `weight` and add `bias`."""
+_TOLERANCE = 0.02
+"""Relative difference that rounding may make, in bfloat16 too; a use that is missed or counted twice makes more."""
+_NAMED = 3
 
 
 class SampleGradients:
@@ -18,14 +23,17 @@ class SampleGradients:
 
     A batch of one is plain autograd. For more, each module that holds trained parameters takes the gradient from its
     inputs and from the gradient of its output, as autograd does, but without the sum over samples; the forward pass is
-    the ordinary one, bit for bit. A module's first dimension must be the sample, and it must be run by calling it.
+    the ordinary one, bit for bit. A module's first dimension must be the sample, and it must be run by calling it;
+    `check` holds that.
     """
 
     def __init__(self, transformer: nn.Module) -> None:
-        self._parameters = [p for p in transformer.parameters() if p.requires_grad]
+        self._names = {p: name for name, p in transformer.named_parameters() if p.requires_grad}
+        self._parameters = list(self._names)
         trained = set(self._parameters)
         self._modules = [m for m in transformer.modules() if trained & set(m.parameters(recurse=False))]
         self._gradients: dict[nn.Parameter, Tensor] = {}
+        self._rerunning = False
 
     @contextmanager
     def recording(self, samples: int) -> Iterator[None]:
@@ -35,7 +43,7 @@ class SampleGradients:
             return
         with ExitStack() as stack:
             for module in self._modules:
-                stack.callback(module.register_forward_hook(self._record).remove)
+                stack.callback(module.register_forward_hook(self._record, with_kwargs=True).remove)
             # Autograd would add up the samples' gradients, which nobody asks for.
             stack.callback(lambda: [parameter.requires_grad_(True) for parameter in self._parameters])
             for parameter in self._parameters:
@@ -56,6 +64,35 @@ class SampleGradients:
             if gradient is not None:
                 self._keep(parameter, gradient[None])
 
+    def check(
+        self, velocity: Float[Tensor, "batch tokens channels"], signal: Float[Tensor, "batch tokens channels"]
+    ) -> None:
+        """Hold a weighted sum over the samples, of one `backward` so far, against autograd's own gradient.
+
+        `velocity`: the same as was back-propagated, made once more without recording.
+
+        Raises:
+            InputError: a parameter takes part that no called module shows, or whose samples' gradients do not add up.
+        """
+        # Weights that differ, so that a sample's gradient in another one's place is seen.
+        weights = torch.linspace(0.5, 1.5, len(signal), device=signal.device)
+        weighted = signal * weights.to(signal)[:, None, None]
+        plain = torch.autograd.grad(velocity, self._parameters, weighted, allow_unused=True)
+        taken = [(parameter, gradient) for parameter, gradient in zip(self._parameters, plain) if gradient is not None]
+        unseen = [self._names[parameter] for parameter, _ in taken if parameter not in self._gradients]
+        wrong = [self._names[p] for p, gradient in taken if p in self._gradients and not self._is(p, weights, gradient)]
+        if unseen or wrong:
+            got = f"{len(unseen)} parameters used past their module, {len(wrong)} whose samples do not add up"
+            raise _refusal(unseen + wrong, got)
+
+    def _is(self, parameter: nn.Parameter, weights: Float[Tensor, "batch"], gradient: Tensor) -> bool:
+        of_samples = self._gradients[parameter].flatten(1).float()
+        if len(of_samples) != len(weights):
+            return False
+        off = (weights @ of_samples - gradient.flatten()).norm()
+        # A gradient that is not finite is no fault of the modules: the run ends for it later.
+        return not bool(off > _TOLERANCE * (weights @ of_samples.norm(dim=1)))
+
     @torch.no_grad()
     def add(self, weights: Float[Tensor, "batch"]) -> None:
         """Add the weighted sum of the samples' gradients to the parameters' gradients, and forget them."""
@@ -70,9 +107,14 @@ class SampleGradients:
         else:
             self._gradients[parameter] = gradients
 
-    def _record(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        if not torch.is_grad_enabled():
+    def _record(
+        self, module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor
+    ) -> Tensor | None:
+        if self._rerunning or not torch.is_grad_enabled():
             return None
+        if named or not all(isinstance(value, Tensor) for value in (*inputs, output)):
+            first = next(module.parameters(recurse=False))
+            raise _refusal([self._names.get(first, type(module).__name__)], "other inputs or outputs than tensors")
         if not output.requires_grad:
             output.requires_grad_()
         take = self._take_linear if type(module) is nn.Linear else self._take
@@ -108,11 +150,23 @@ class SampleGradients:
         values = {name: p.detach().requires_grad_() for name, p in parameters.items()}
         for i in range(len(gradient)):
             one = slice(i, i + 1)
+            self._rerunning = True  # modules inside of this one have been recorded
             output = functional_call(_Forward(module), _renamed(values), tuple(value[one] for value in inputs))
+            self._rerunning = False
             made = torch.autograd.grad(output, list(values.values()), gradient[one])
             for parameter, of_sample in zip(parameters.values(), made):
                 self._gradients.setdefault(parameter, parameter.new_zeros(len(gradient), *parameter.shape))
                 self._gradients[parameter][i] += of_sample
+
+
+def _refusal(names: list[str], got: str) -> InputError:
+    return InputError(
+        "the schedule reweight cannot take this backbone's gradients sample by sample",
+        where="transformer: " + ", ".join(names[:_NAMED]),
+        expected="modules that are run by calling them, on tensors alone, with the sample as first dimension",
+        got=got,
+        fix="set the arm's schedule to retain, reuse or native, or training.micro_batch_size to 1",
+    )
 
 
 def _renamed(values: dict[str, Tensor]) -> dict[str, Tensor]:

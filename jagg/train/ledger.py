@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from jaxtyping import Float
@@ -25,10 +25,10 @@ class PassCounts:
 
     def check(self, drawn: Sequence[Passes], images: int) -> None:
         """Our own invariant: what was counted is the closed form of what was drawn, `images` trajectories an update."""
-        for field in fields(self):
-            counted = getattr(self, field.name)
-            closed_form = images * sum(getattr(passes, field.name) for passes in drawn)
-            assert counted == closed_form, f"{field.name}: counted {counted}, closed form {closed_form}"
+        for kind in fields(self):
+            counted = getattr(self, kind.name)
+            closed_form = images * sum(getattr(passes, kind.name) for passes in drawn)
+            assert counted == closed_form, f"{kind.name}: counted {counted}, closed form {closed_form}"
 
 
 @dataclass
@@ -41,6 +41,10 @@ class MeasuredCost:
     """Most bytes that graphs kept alive at a time, weights left out; None where the step was not measured."""
 
 
+MadeFrom = tuple[Float[Tensor, "batch tokens channels"], Float[Tensor, "batch"], TextFeatures]
+"""Latents, sigma and text of a velocity."""
+
+
 class Ledger:
     """A backbone's velocity and the only place of training that calls backward; counts both."""
 
@@ -48,6 +52,8 @@ class Ledger:
         self._backbone = backbone
         self._counts = PassCounts()
         self._flops: int | None = None
+        self.apart_is_checked = False
+        """Whether this backbone's gradients of samples have been held against autograd's."""
 
     def velocity(
         self, latents: Float[Tensor, "batch tokens channels"], sigma: Float[Tensor, "batch"], text: TextFeatures
@@ -72,6 +78,19 @@ class Ledger:
     def apart(self) -> "SampleLedger":
         """The same network for one batch whose samples' gradients are kept apart; counted here all the same."""
         return SampleLedger(self, SampleGradients(self._backbone.transformer))
+
+    def check_apart(
+        self, gradients: SampleGradients, made_from: MadeFrom, signal: Float[Tensor, "batch tokens channels"]
+    ) -> None:
+        """Hold the first gradients of samples against autograd's: one forward and backward, not counted as passes.
+
+        Raises:
+            InputError: the backbone's modules are not run in the way that samples' gradients need.
+        """
+        with torch.enable_grad():
+            velocity = self._backbone.velocity(*made_from)
+        gradients.check(velocity, signal)
+        self.apart_is_checked = True
 
     def take(self) -> PassCounts:
         """The counts since the last call."""
@@ -113,13 +132,18 @@ class SampleLedger:
 
     ledger: Ledger
     gradients: SampleGradients
+    made_from: dict[int, MadeFrom] = field(default_factory=dict)
+    """Identity of a velocity -> its latents, sigma and text, as long as the backbone is to be checked."""
 
     def velocity(
         self, latents: Float[Tensor, "batch tokens channels"], sigma: Float[Tensor, "batch"], text: TextFeatures
     ) -> Float[Tensor, "batch tokens channels"]:
         """The backbone's velocity, recorded for the samples' gradients."""
         with self.gradients.recording(len(latents)):
-            return self.ledger.velocity(latents, sigma, text)
+            velocity = self.ledger.velocity(latents, sigma, text)
+        if len(latents) > 1 and not self.ledger.apart_is_checked:
+            self.made_from[id(velocity)] = latents, sigma, text
+        return velocity
 
     def backward(
         self, velocity: Float[Tensor, "batch tokens channels"], signal: Float[Tensor, "batch tokens channels"]
@@ -127,6 +151,9 @@ class SampleLedger:
         """Add J_i^T signal_i to the gradient of each sample i."""
         with self.ledger._counted_backward(len(velocity)):
             self.gradients.backward(velocity, signal)
+        if id(velocity) in self.made_from:
+            self.ledger.check_apart(self.gradients, self.made_from[id(velocity)], signal)
+            self.made_from.clear()
 
     def add(self, weights: Float[Tensor, "batch"]) -> None:
         """Add the weighted sum of the samples' gradients to the parameters' gradients, and forget them."""

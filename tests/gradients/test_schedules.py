@@ -8,11 +8,13 @@ from analytic import AnalyticBackbone, Curved, Linear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn import functional
 
 from jagg.backbones import load_backbone
 from jagg.backbones.activations import SavedActivations
 from jagg.backbones.protocol import Backbone
 from jagg.config import LoRA
+from jagg.errors import InputError
 from jagg.flow import StepNoise, shifted_sigmas
 from jagg.flow.rollout import Rollout
 from jagg.flow.schedule import constant_diffusion, transition_plan
@@ -229,3 +231,93 @@ def test_gradients_of_samples_are_those_of_each_sample_alone(module: type[nn.Mod
         for parameter, gradient in zip(parameters.values(), wanted):
             torch.testing.assert_close(made._gradients[parameter][i], gradient)
     assert all(parameter.requires_grad and parameter.grad is None for parameter in parameters.values())
+
+
+class PastItsLayer(Curved):
+    """Uses a layer's weight without calling the layer, as fused projections do."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        hidden = functional.linear(inputs, self.hidden.weight, self.hidden.bias)
+        return self.out(torch.tanh(hidden))
+
+
+class DirectForward(Curved):
+    """Runs a layer past `__call__`."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.hidden.forward(inputs)))
+
+
+class UsedTwice(Curved):
+    """Calls a layer, and uses its weight once more without calling it."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.hidden(inputs))) + 3 * inputs @ (self.out.weight @ self.hidden.weight).T
+
+
+class Merged(Curved):
+    """Calls a layer with all samples in one row."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        merged = self.hidden(inputs.flatten(0, 1)[None])
+        return self.out(torch.tanh(merged[0].unflatten(0, inputs.shape[:2])))
+
+
+class TokensFirst(Curved):
+    """Calls a layer with tokens as its first dimension; here there are as many as samples."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.hidden(inputs.transpose(0, 1)).transpose(0, 1)))
+
+
+class NamedInput(Curved):
+    """Calls a layer by keyword."""
+
+    def _layers(self, inputs: Tensor) -> Tensor:
+        return self.out(input=torch.tanh(self.hidden(inputs)))
+
+
+class Nested(Curved):
+    """A module with a parameter of its own that calls another one inside."""
+
+    class Shifted(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner, self.shift = inner, nn.Parameter(torch.tensor([0.5, -1.0, 2.0, 0.1, 1.0]))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.inner(inputs + self.shift)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = self.Shifted(self.hidden)
+
+
+@pytest.mark.parametrize(("module", "named"), [
+    (PastItsLayer, "hidden.weight"), (DirectForward, "hidden.weight"), (UsedTwice, "out.weight"), (Merged, "hidden."),
+    (TokensFirst, "hidden.weight"), (NamedInput, "out.weight"),
+])  # fmt: skip
+def test_parameters_that_no_called_module_shows_are_an_error_that_names_them(
+    module: type[nn.Module], named: str
+) -> None:
+    step = Step(AnalyticBackbone(module()), images=8, batch_size=4)
+    with pytest.raises(InputError, match=f"sample by sample[\\s\\S]*{named}"):
+        step.run("reweight")
+    Step(AnalyticBackbone(module()), batch_size=1).run("reweight")  # plain autograd, so nothing can be missed
+
+
+def test_a_module_inside_of_a_module_is_counted_once() -> None:
+    check_same(Step(AnalyticBackbone(Nested()), batch_size=3), "reweight")
+
+
+def test_the_check_of_a_backbone_is_done_once_a_run() -> None:
+    ledger, latents = Ledger(AnalyticBackbone()), torch.randn(3, 4, 3)
+    text, evaluations = ledger._backbone.encode_prompts(["red"] * 3), []
+    for _ in range(2):
+        apart = ledger.apart()
+        with torch.enable_grad():
+            velocity = apart.velocity(latents, torch.ones(3), text)
+        apart.backward(velocity, torch.ones_like(velocity))
+        evaluations.append(ledger._backbone.evaluations)
+    assert evaluations == [6, 9]
+    assert ledger.take() == PassCounts(6, 6, 0)
