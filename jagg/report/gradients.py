@@ -37,6 +37,7 @@ def _cosines(data: StudyData, cell: Cell, rows: list[Row]) -> Row:
         "highest": QUALITY.reduce(rows, "cosine_mean", "max", "short", **_key(cell)),
         "share": QUALITY.reduce(rows, "fraction_above_threshold", "min", "percent", **_key(cell)),
         "share_low": QUALITY.reduce(rows, "fraction_ci_low", "min", "percent", **_key(cell)),
+        "some_reach": all(row["fraction_above_threshold"] != 0 for row in rows),
         "fewest": QUALITY.reduce(rows, "num_rollouts", "min", "count", **_key(cell)),
         "below": _below(data, rows),
         "undefined": sum(row["cosine_mean"] is None for row in rows),

@@ -55,7 +55,7 @@ def test_cosines_that_fall_are_named_with_cell_and_window(probed: tuple[Study, S
     assert low == {3, 4}
     assert "The mean cosine falls below 0.5 in 1 of 1 cells." in text
     assert "nothing is learnt" not in text
-    named = re.search(r"Below 0.5: (.*?)\. Rollouts", text)
+    named = re.search(r"Below 0.5: (.*?)\. In the worst", text)
     assert named
     assert {int(window) for window in re.findall(r"window (\d+)", named[1])} == low
     lowest = min(row["cosine_mean"] for row in rows if row["estimator"] == "jagg" and row["window"] == 4)

@@ -171,9 +171,14 @@ def test_a_moved_study_gives_equal_tables_and_report_without_mlflow(
         assert path.read_bytes() == (moved / "simulated" / "figures" / path.name).read_bytes(), path.name
 
 
-def test_the_report_can_be_built_in_a_thread(probed: tuple[Study, StudyPaths]) -> None:
-    study, paths = probed
+def test_one_run_alone_gives_a_report_from_any_thread(tmp_path: Path) -> None:
+    whole = simulated_study(tmp_path, seeds=(0,))
+    study = only(whole, backbones=["flux"], algorithms=["dancegrpo"], arms=["baseline"], scorers=["hpsv2"])
+    paths = write_runs(study)
+    aggregate(study, paths)
+    build_report(study, paths, date=DATE)
     page = paths.report.read_text(encoding="utf-8")
+    assert "There is no other arm to compare with baseline" in page
     paths.report.unlink()
     thread = threading.Thread(target=build_report, args=(study, paths), kwargs={"date": DATE})
     thread.start()
@@ -196,15 +201,6 @@ def test_diverged_and_missing_runs_and_single_seeds_are_said(tmp_path: Path) -> 
     assert f"{missing}: missing" in page
     assert 'class="not-estimable" data-label="hpsv2"><b>no claim (not estimable)</b>' in page
     assert "n=1, no interval" in page
-
-
-def test_one_run_alone_gives_a_report(tmp_path: Path) -> None:
-    whole = simulated_study(tmp_path, seeds=(0,))
-    study = only(whole, backbones=["flux"], algorithms=["dancegrpo"], arms=["baseline"])
-    paths = write_runs(study)
-    aggregate(study, paths)
-    build_report(study, paths)
-    assert "There is no other arm to compare with baseline" in paths.report.read_text(encoding="utf-8")
 
 
 def test_tables_of_other_runs_are_refused(finished: tuple[Study, StudyPaths]) -> None:
@@ -294,12 +290,12 @@ def test_the_keyboard_reaches_everything_in_the_page_s_order(
     tab.open(finished[1].report.as_uri(), 1200, 900)
     links = tab.evaluate("document.querySelectorAll('nav a').length")
     reached = []
-    for _ in range(links + 4):
+    for _ in range(links + 5):
         tab.press("Tab", 9)
         what = "getAttribute('href') || document.activeElement.getAttribute('aria-label')"
         reached.append(tab.evaluate(f"document.activeElement.{what}"))
         assert tab.evaluate("document.activeElement.getBoundingClientRect().left") >= 0, "the skip link shows itself"
         assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert reached[:3] == ["#verdict", "#verdict", "#differences"]
-    assert reached[links + 1] == "Arms in short, can be scrolled"
-    assert reached[links + 2].startswith("figures/forest")
+    assert reached[links + 1 : links + 3] == ["#arms", "Arms in short, can be scrolled"]
+    assert reached[links + 3].startswith("figures/forest")

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator
 
 from jagg.report.data import Row, StudyData, key_of
 from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric_columns, of_cell
 from jagg.report.style import add_legend, algorithm_markers, panel
+
+_MOST_TICKS = 8
 
 
 def reward_curves(data: StudyData) -> Plot:
@@ -19,6 +21,7 @@ def reward_curves(data: StudyData) -> Plot:
     for backbone, algorithm in data.cells:
         figure, axis = panel(f"{backbone}, {algorithm}", 2.0)
         _curves(data, axis, of_cell(rows, (backbone, algorithm)), "step", "reward_mean")
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axis.set_xlabel("training step")
         axis.set_ylabel("training reward")
         add_legend(figure, data.colours)
@@ -91,7 +94,10 @@ def difference_curves(data: StudyData) -> Plot:
             if band:
                 steps, low, high = zip(*_from_zero(curve, band))
                 axis.fill_between(steps, low, high, color=data.colours[arm], alpha=0.15, linewidth=0)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        checkpoints = data.study.training.checkpoints
+        axis.xaxis.set_major_locator(
+            FixedLocator(checkpoints) if len(checkpoints) <= _MOST_TICKS else MaxNLocator(integer=True)
+        )
         axis.set_xlabel("training step of the checkpoint")
         axis.set_ylabel(f"difference from {data.reference}")
         add_legend(figure, {arm: data.colours[arm] for arm in data.compared_arms})
