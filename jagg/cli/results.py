@@ -69,6 +69,12 @@ def compare(
     whole_prompts: Annotated[
         bool, typer.Option("--whole-prompts", help="Leave out the prompts that a metric's scorer cuts.")
     ] = False,
+    win_probability: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric of a preference model: also compare how probably it picks the arm's image.", show_default=False
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals (no unit).")] = 0.95,
     plan: Annotated[bool, typer.Option("--plan", help="Only print how many seeds a family of tests needs.")] = False,
     tests: Annotated[int, typer.Option(min=1, max=1_000_000, help="With --plan: tests of the family.")] = 1,
@@ -99,7 +105,7 @@ def compare(
     for name in ("paired_differences.csv", "curves.csv"):
         out_file(out / name)
     design = Design(reference, level, margins, optimised or None, primary, independent_cells, aa, aggregation)
-    compared = compare_files(scores, design, arm, whole_prompts=whole_prompts)
+    compared = compare_files(scores, design, arm, whole_prompts=whole_prompts, picked_by=win_probability)
     kinds = ("metric", "unit", "aggregation", "prompt_groups")
     for row in compared.differences().select(kinds).group_by(kinds, use_threads=False).aggregate([]).to_pylist():
         groups = f" (groups: {row['prompt_groups']})" if row["prompt_groups"] else ""

@@ -20,6 +20,7 @@ from jagg.stats.families import EXPLORATORY, Membership, declared_family
 from jagg.stats.join import Cell, Joined, join_scores, read_scores
 from jagg.stats.pairs import POOLED, Comparison, Place, compare_arm
 from jagg.stats.power import seeds_for_equivalence, seeds_to_detect, smallest_detectable
+from jagg.stats.preference import with_win_probability
 from jagg.stats.scales import Scale
 from jagg.stats.tables import CURVES
 
@@ -108,19 +109,27 @@ def compare(
 
 
 def compare_files(
-    scores: Sequence[Path], design: Design, arms: Collection[str] | None = None, *, whole_prompts: bool = False
+    scores: Sequence[Path],
+    design: Design,
+    arms: Collection[str] | None = None,
+    *,
+    whole_prompts: bool = False,
+    picked_by: str | None = None,
 ) -> Compared:
     """`compare_arms` on long tables in files, CSV or parquet.
 
     Args:
         whole_prompts: leave out the prompts that a metric's scorer cuts.
+        picked_by: compare also how probably this metric's model picks an arm's image over the reference's.
 
     Raises:
         InputError: as `compare`, a table is missing, truncated, or lacks a column, or it is not known which prompts are
             cut.
     """
     table = read_scores(scores)
-    return compare_arms(_uncut(table) if whole_prompts else table, design, arms)
+    table = _uncut(table) if whole_prompts else table
+    table = with_win_probability(table, picked_by, design.reference) if picked_by else table
+    return compare_arms(table, design, arms)
 
 
 def _uncut(scores: pa.Table) -> pa.Table:

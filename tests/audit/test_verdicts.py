@@ -259,7 +259,7 @@ def test_a_window_sweep_is_proportional_or_not(finished_cell: tuple[Study, Study
     content = study.model_dump(mode="json")
     content["algorithms"]["wide"] = content["algorithms"]["dancegrpo"] | {"window": 8}
     wide = Study.model_validate(content)
-    rows = read_results(paths.table("")).tables["backward_passes.csv"].to_pylist()
+    rows = read_table(paths.table("backward_passes.csv"), BACKWARD_PASSES).to_pylist()
 
     def against(gain: float) -> str:
         more = [
@@ -280,7 +280,7 @@ def test_a_window_sweep_over_arms(finished_cell: tuple[Study, StudyPaths]) -> No
     content["arms"]["wide"] = content["arms"]["jagg"] | {"window": 8}
     content["arms"]["other"] = {"estimator": "endpoint_only", "window": 8}  # another estimator: no part of the sweep
     swept = Study.model_validate(content)
-    rows = read_results(paths.table("")).tables["backward_passes.csv"].to_pylist()
+    rows = read_table(paths.table("backward_passes.csv"), BACKWARD_PASSES).to_pylist()
     passes = {"wide": 7, "other": 20}
     more = [
         row | {"arm": name, "backward_passes": count * row["trajectories"]}

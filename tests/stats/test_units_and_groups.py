@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from test_compare import by_seed, expect_refusal, rows_of, table
 
+from jagg.errors import InputError
 from jagg.records import write_table
 from jagg.stats.compare import compare_files
 from jagg.stats.design import Design
+from jagg.stats.preference import with_win_probability
 from jagg.units import UNITS
 
 CLIPSCORE = {"metric": "clipscore", "scorer": "clip@1"}
@@ -52,6 +54,28 @@ def test_a_win_probability_is_another_metric() -> None:
     rows = by_seed({"baseline": {0: 0.22}}, unit="cosine") + by_seed({"jagg": {0: 0.731059}}, unit="probability")
     expect_refusal(rows, "more than one unit", "a metric name of its own")
     expect_refusal(by_seed({"baseline": {0: 0.5}, "jagg": {0: 1.2}}, unit="probability"), "1.2", "0 to 1")
+
+
+def test_how_probably_a_preference_model_picks_an_image(tmp_path: Path) -> None:
+    """Logits 22 and 21: the first is picked with probability 1 / (1 + 1/e)."""
+    pickscore = {"metric": "pickscore", "unit": "x100"}
+    rows = by_seed({"baseline": {0: 21.0, 1: 21.0}, "jagg": {0: 22.0, 1: 21.0}}, **pickscore)
+    write_table(tmp_path / "scores.csv", table(rows))
+    compared = compare_files([tmp_path / "scores.csv"], Design("baseline"), picked_by="pickscore")
+    score, win = compared.differences().to_pylist()
+    assert (score["metric"], score["unit"], score["difference"]) == ("pickscore", "x100", 0.5)
+    assert (win["metric"], win["unit"]) == ("pickscore_win_probability", "probability")
+    assert win["mean_reference"] == 0.5
+    assert win["mean_arm"] == pytest.approx((0.731059 + 0.5) / 2, abs=1e-6)
+    one = with_win_probability(table(rows[:1] + rows[2:3]), "pickscore", "baseline").to_pylist()
+    assert [row["value"] for row in one[2:]] == [0.5, pytest.approx(0.731059, abs=1e-6)]
+    cosines = [row | {"value": row["value"] / 100, "unit": "cosine"} for row in rows]
+    again = with_win_probability(table(cosines), "pickscore", "baseline").to_pylist()
+    assert sorted(row["value"] for row in again[4:]) == pytest.approx([0.5, 0.5, 0.5, 0.731059], abs=1e-6)
+    with pytest.raises(InputError, match="did you mean 'pickscore'"):
+        with_win_probability(table(rows), "pickscor", "baseline")
+    with pytest.raises(InputError, match="no win probability follows"):
+        with_win_probability(table([row | {"unit": "points"} for row in rows]), "pickscore", "baseline")
 
 
 STYLES = {"X": ([0.30] * 4, "abcd"), "Y": ([0.20], "e")}
