@@ -117,10 +117,16 @@ class Results:
                 arms=[arm],
                 level=self.level,
                 margins=self._margins,
+                aa_arm=self._aa_arm(reference, known),
                 aggregation=self.aggregation,
             )
             self._rows[label] = [row | {"#": 0} for row in made.to_pylist()]
         return "scores.parquet", [row for row in self._rows[label] if row["backbone"] != POOLED]
+
+    def _aa_arm(self, reference: str, known: set[str]) -> str | None:
+        """The arm that measures the floor of differences from this reference, where there is one."""
+        declared = self.study.comparison if self.study else None
+        return declared.aa_arm if declared and declared.reference == reference and declared.aa_arm in known else None
 
     @property
     def _margins(self) -> dict[str, float | Margin]:

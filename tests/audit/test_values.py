@@ -14,7 +14,7 @@ from jagg.audit.verdicts import audit
 from jagg.config import Study
 from jagg.errors import InputError
 from jagg.keys import StudyPaths
-from jagg.records import BACKWARD_PASSES, read_table, write_table
+from jagg.records import BACKWARD_PASSES, SCORES, read_table, write_table
 
 REGISTRIES = sorted((Path(__file__).parents[2] / "configs" / "claims").glob("*.yaml"))
 
@@ -93,6 +93,23 @@ def test_a_gain_below_the_aa_floor_reproduces_no_claim_of_improvement() -> None:
     lower = planted_results(-0.03).tables["paired_differences.csv"]
     floored = lower.set_column(place, "aa_floor", pa.array([0.1] * len(lower), pa.float64()))
     assert verdict_of(claim, Results({"paired_differences.csv": floored}))["verdict"] == "contradicted"
+
+
+def test_the_floor_is_measured_where_only_scores_are_there(finished_cell: tuple[Study, StudyPaths]) -> None:
+    study, _ = finished_cell
+    scores = planted_results(0.03).tables["scores.parquet"].to_pylist()
+    again = [
+        row | {"arm": "again", "value": row["value"] + (row["step"] > 0) * 0.2 * (row["seed"] % 2 - 0.4)}
+        for row in scores
+        if row["arm"] == "baseline"
+    ]
+    results = {"scores.parquet": pa.Table.from_pylist(scores + again, schema=SCORES)}
+    claim = claim_of(relation="superior")
+    assert verdict_of(claim, Results(results, study))["verdict"] == "reproduced"
+    comparison = study.comparison.model_copy(update={"aa_arm": "again"})
+    found = verdict_of(claim, Results(results, study.model_copy(update={"comparison": comparison})))
+    assert found["verdict"] == "not-testable"
+    assert "other noise" in found["reason"]
 
 
 def test_a_time_that_is_not_known_is_said_and_leaves_no_seed_out(finished_cell: tuple[Study, StudyPaths]) -> None:
