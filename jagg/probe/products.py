@@ -1,5 +1,6 @@
 """Vector-Jacobian products of the trained parameters, one gradient vector at a time."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -49,9 +50,9 @@ def dot(a: Gradient, b: Gradient) -> float:
 
 def norm(a: Gradient) -> float:
     """Euclidean norm in float64."""
-    return dot(a, a) ** 0.5
+    return math.hypot(*(float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in a))
 
 
 def distance(a: Gradient, b: Gradient) -> float:
     """Euclidean norm of the difference in float64, without the difference of large squares."""
-    return sum(float((x.double() - y.double()).square().sum()) for x, y in zip(a, b)) ** 0.5
+    return math.hypot(*(float(torch.linalg.vector_norm(x.double() - y)) for x, y in zip(a, b)))

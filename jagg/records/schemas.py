@@ -65,7 +65,10 @@ HISTORY = pa.schema(
 """One row a training step; counts are global and per step, in sample-passes. `windows_*`: windows a trajectory;
 `reward_parts`: JSON metric -> {mean, std}; `noise_sha256`: hash of prompt order and initial noise, equal over arms;
 `reward_s`: decoding and scoring; `rest_s`: drawing and text encoding; `synchronizations`: times the trainer waited for
-the device; `transformer_flops` and `saved_activation_bytes` (the most at a time): on `training.measured_steps` only."""
+the device; `transformer_flops` and `saved_activation_bytes` (the most at a time): on `training.measured_steps` only.
+`transformer_flops` are matrix products, 2 operations a multiply-add, counted as they ran and not derived from passes: a
+backward pass has two products of a trained weight and one of a frozen one, so that with adapters it costs about one
+forward; what gradient checkpointing repeats is in it."""
 
 
 BACKWARD_PASSES = pa.schema(

@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analytic import PROMPTS, analytic_models, analytic_study, key
+from analytic import PROMPTS, AnalyticBackbone, ColourScorer, analytic_models, analytic_study, key
 
 from jagg.config import Study, load_study
+from jagg.gradients import SCHEDULES
 from jagg.gradients.passes import expected_passes
 from jagg.keys import RunPaths
 from jagg.records import HISTORY, file_sha256, read_table
 from jagg.train.loop import run_training
+from jagg.train.step import Trainer
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SWEEPS = ("sweep_frac", "sweep_window", "sweep_estimators")
@@ -100,10 +102,10 @@ def test_an_arm_may_have_its_own_window_and_sees_the_same_noise(tmp_path: Path) 
     assert noise[0] == noise[1] == noise[2]
 
 
-def test_two_branches_count_twice_under_random_nodes_too(tmp_path: Path) -> None:
-    rows = trained(
-        study_of({"debiased": {"estimator": "debiased"}}, 4), tmp_path, "debiased", evaluations_per_velocity=2
-    )
+@pytest.mark.parametrize("schedule", sorted(SCHEDULES))
+def test_two_branches_count_twice_under_random_nodes_too(schedule: str, tmp_path: Path) -> None:
+    study = study_of({"debiased": {"estimator": "debiased", "schedule": schedule}}, 4)
+    rows = trained(study, tmp_path, "debiased", evaluations_per_velocity=2)
     assert {row["backward_passes"] for row in rows} <= {24 * 6, 24 * 7, 24 * 8}
 
 
@@ -115,3 +117,19 @@ def test_routing_says_what_its_threshold_must_be() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             study_of({"jagg": {"estimator": "jagg", "routing": routing}})
+
+
+@pytest.mark.parametrize(("lora", "recompute"), [(None, False), ({"rank": 2, "alpha": 4}, True)], ids=["full", "lora"])
+@pytest.mark.parametrize("estimator", ["exact", "jagg", "debiased"])
+def test_a_training_step_is_the_same_by_every_schedule(estimator: str, lora: dict | None, recompute: bool) -> None:
+    """Same draws, same rewards, same gradient: in the trainer too, and whatever the micro-batches are."""
+    arms = {name: {"estimator": estimator, "schedule": name, "routing": {"jagg_frac": 0.6}} for name in SCHEDULES}
+    settings = {"training__lora": lora, "training__gradient_checkpointing": recompute, "training__micro_batch_size": 6}
+    study, scorers = study_of(arms, **settings), {"red": ColourScorer(), "green": ColourScorer(channel=1)}
+    rows = {name: Trainer(study, key(name), AnalyticBackbone(), scorers, PROMPTS).step(1, 1) for name in SCHEDULES}
+    for name in SCHEDULES:
+        assert rows[name]["grad_norm"] == pytest.approx(rows["native"]["grad_norm"], rel=1e-5)
+        assert rows[name]["loss"] == pytest.approx(rows["native"]["loss"], abs=1e-7)
+        same = ("reward_mean", "noise_sha256", "backward_passes", "windows_exact", "windows_approximate")
+        assert [rows[name][column] for column in same] == [rows["native"][column] for column in same]
+        assert rows[name]["grad_norm"] > 0
