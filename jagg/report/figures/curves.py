@@ -12,6 +12,8 @@ from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric
 from jagg.report.style import add_legend, algorithm_markers, panel
 
 _MOST_TICKS = 8
+_MOST_BANDS = 3
+"""Bands of more arms would cover each other: then bars stand side by side at the checkpoints."""
 
 
 def reward_curves(data: StudyData) -> Plot:
@@ -80,18 +82,24 @@ def _curves(data: StudyData, axis: Axes, rows: Sequence[Row], x: str, y: str) ->
 def difference_curves(data: StudyData) -> Plot:
     """Difference from the reference by checkpoint, with bands that hold the whole curve at once."""
     markers = algorithm_markers(list(data.study.algorithms))
+    bars = len(data.compared_arms) > _MOST_BANDS
     panels = {}
     for cell, metric, name, figure, axis in cell_panels(data):
         margin_band(data, axis, metric)
-        for arm in data.compared_arms:
+        for slot, arm in enumerate(data.compared_arms):
             mine = [row for row in of_cell(data.curves, cell, metric) if row["arm"] == arm]
             curve = sorted((row["step"], row["difference"]) for row in mine if row["difference"] is not None)
             band = sorted(
                 (row["step"], row["band_low"], row["band_high"]) for row in mine if row["band_low"] is not None
             )
+            apart = _apart(data, slot) if bars else 0.0
             if curve:
-                axis.plot(*zip(*curve), color=data.colours[arm], marker=markers[cell[1]], markersize=4, linewidth=1.6)
-            if band:
+                steps, means = zip(*((step + apart, mean) for step, mean in curve))
+                axis.plot(steps, means, color=data.colours[arm], marker=markers[cell[1]], markersize=4, linewidth=1.4)
+            if band and bars:
+                steps, low, high = zip(*((step + apart, *ends) for step, *ends in band))
+                axis.vlines(steps, low, high, color=data.colours[arm], linewidth=1.2)
+            elif band:
                 steps, low, high = zip(*_from_zero(curve, band))
                 axis.fill_between(steps, low, high, color=data.colours[arm], alpha=0.15, linewidth=0)
         checkpoints = data.study.training.checkpoints
@@ -106,13 +114,18 @@ def difference_curves(data: StudyData) -> Plot:
     return Plot(
         "curves",
         "Difference at every checkpoint",
-        f"Arm minus {data.reference}, paired by seed. The band holds the true differences of all checkpoints of its "
-        f"curve at once in {level} of studies, so it is wider than one checkpoint's interval. Grey: the margin of "
-        "equivalence.",
+        f"Arm minus {data.reference}, paired by seed. The {'bars hold' if bars else 'band holds'} the true differences "
+        f"of all checkpoints of a curve at once in {level} of studies: wider than the interval of one checkpoint. Grey: "
+        "the margin of equivalence." + (" Arms are set side by side." if bars else ""),
         panels,
         data.curves,
         metric_columns(data),
     )
+
+
+def _apart(data: StudyData, slot: int) -> float:
+    """How far an arm's points stand from their checkpoint, in training steps: all arms within a tenth of the axis."""
+    return 0.1 * data.last_step * (slot / (len(data.compared_arms) - 1) - 0.5)
 
 
 def _from_zero(curve: list[tuple[int, float]], band: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:

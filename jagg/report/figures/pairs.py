@@ -70,12 +70,13 @@ def prompt_differences(data: StudyData) -> Plot:
     panels = {}
     for cell, metric, name, figure, axis in cell_panels(data):
         margin_band(data, axis, metric)
-        for arm in data.compared_arms:
+        for slot, arm in enumerate(data.compared_arms):
             mine = sorted(
                 (row for row in of_cell(rows, cell, metric) if row["arm"] == arm),
                 key=lambda row: (row["difference"], row["prompt_id"]),
             )
-            places = list(range(1, len(mine) + 1))
+            apart = (slot - (len(data.compared_arms) - 1) / 2) * 0.7 / len(data.compared_arms)
+            places = [place + apart for place in range(1, len(mine) + 1)]
             if len(mine) <= _MOST_RANGES:
                 low, high = ([row[end] for row in mine] for end in ("lowest_seed", "highest_seed"))
                 axis.vlines(places, low, high, color=data.colours[arm], linewidth=0.7, alpha=0.5)
