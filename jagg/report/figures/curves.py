@@ -114,8 +114,8 @@ def difference_curves(data: StudyData) -> Plot:
     return Plot(
         "curves",
         "Difference at every checkpoint",
-        f"Arm minus {data.reference}, paired by seed. The {'bars hold' if bars else 'band holds'} the true differences "
-        f"of all checkpoints of a curve at once in {level} of studies: wider than the interval of one checkpoint. Grey: "
+        f"Arm minus {data.reference}, paired by seed. The {'bars hold' if bars else 'band holds'} the true "
+        f"differences of all checkpoints of a curve at once in {level} of studies: wider than one interval. Grey: "
         "the margin of equivalence." + (" Arms are set side by side." if bars else ""),
         panels,
         data.curves,
