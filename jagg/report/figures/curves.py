@@ -88,20 +88,8 @@ def difference_curves(data: StudyData) -> Plot:
         margin_band(data, axis, metric)
         for slot, arm in enumerate(data.compared_arms):
             mine = [row for row in of_cell(data.curves, cell, metric) if row["arm"] == arm]
-            curve = sorted((row["step"], row["difference"]) for row in mine if row["difference"] is not None)
-            band = sorted(
-                (row["step"], row["band_low"], row["band_high"]) for row in mine if row["band_low"] is not None
-            )
-            apart = _apart(data, slot) if bars else 0.0
-            if curve:
-                steps, means = zip(*((step + apart, mean) for step, mean in curve))
-                axis.plot(steps, means, color=data.colours[arm], marker=markers[cell[1]], markersize=4, linewidth=1.4)
-            if band and bars:
-                steps, low, high = zip(*((step + apart, *ends) for step, *ends in band))
-                axis.vlines(steps, low, high, color=data.colours[arm], linewidth=1.2)
-            elif band:
-                steps, low, high = zip(*_from_zero(curve, band))
-                axis.fill_between(steps, low, high, color=data.colours[arm], alpha=0.15, linewidth=0)
+            apart = _apart(data, slot) if bars else None
+            _difference_curve(axis, mine, data.colours[arm], markers[cell[1]], apart)
         checkpoints = data.study.training.checkpoints
         axis.xaxis.set_major_locator(
             FixedLocator(checkpoints) if len(checkpoints) <= _MOST_TICKS else MaxNLocator(integer=True)
@@ -121,6 +109,21 @@ def difference_curves(data: StudyData) -> Plot:
         data.curves,
         metric_columns(data),
     )
+
+
+def _difference_curve(axis: Axes, rows: list[Row], colour: str, marker: str, apart: float | None) -> None:
+    """One arm's curve with its band; where `apart` is given, with bars that stand so far from their checkpoints."""
+    curve = sorted((row["step"], row["difference"]) for row in rows if row["difference"] is not None)
+    band = sorted((row["step"], row["band_low"], row["band_high"]) for row in rows if row["band_low"] is not None)
+    if curve:
+        steps, means = zip(*((step + (apart or 0.0), mean) for step, mean in curve))
+        axis.plot(steps, means, color=colour, marker=marker, markersize=4, linewidth=1.4)
+    if band and apart is not None:
+        steps, low, high = zip(*((step + apart, *ends) for step, *ends in band))
+        axis.vlines(steps, low, high, color=colour, linewidth=1.2)
+    elif band:
+        steps, low, high = zip(*_from_zero(curve, band))
+        axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _apart(data: StudyData, slot: int) -> float:
