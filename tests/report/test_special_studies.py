@@ -74,13 +74,18 @@ def test_a_sweep_in_words_follows_from_its_verdicts(sweep: tuple[Study, str, Stu
     equivalent = {row["arm"] for row in data.last_differences() if row["verdict"] == "equivalent"}
     assert {entry["arm"] for entry in found["everywhere"]} == equivalent
     assert equivalent
-    assert "Equivalent to baseline in every cell and metric: " + ", ".join(sorted(equivalent)) + "." in text
+    named = ", ".join(f"{arm} (1 of 1)" for arm in sorted(equivalent))
+    assert f"Equivalent to baseline in each of its comparisons (cells × metrics): {named}." in text
     assert "Falsification run: jagg_full approximates every window (jagg_frac = 1)" in text
     for row in data.differences:
         row["verdict"] = "not-estimable"
     nothing = tradeoffs(data)
     assert (nothing["everywhere"], nothing["nowhere"]) == ([], [])
     assert [entry["not_estimable"] for entry in nothing["not_estimable"]] == [1] * 6
+    for row in data.differences:
+        row["difference"] = row["sd_difference"] = 0.0
+    same = tradeoffs(data)
+    assert (len(same["identical"]), same["not_estimable"]) == (6, [])
 
 
 def test_bands_of_many_arms_become_bars(

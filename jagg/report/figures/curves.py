@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator
 
 from jagg.report.data import Row, StudyData, key_of
-from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric_columns, of_cell
+from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric_columns, of_cell, say_if_empty
 from jagg.report.style import add_legend, algorithm_markers, panel
 
 _MOST_TICKS = 8
@@ -26,6 +26,7 @@ def reward_curves(data: StudyData) -> Plot:
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axis.set_xlabel("training step")
         axis.set_ylabel("training reward")
+        say_if_empty(axis, of_cell(rows, (backbone, algorithm)))
         add_legend(figure, data.colours)
         panels[f"{backbone}-{algorithm}"] = figure
     return Plot(
@@ -49,6 +50,7 @@ def score_by_passes(data: StudyData) -> Plot:
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set_xlabel("backward passes until the checkpoint")
         axis.set_ylabel("mean cosine")
+        say_if_empty(axis, of_cell(rows, cell, metric))
         add_legend(figure, data.colours)
         panels[name] = figure
     return Plot(
@@ -96,6 +98,7 @@ def difference_curves(data: StudyData) -> Plot:
         )
         axis.set_xlabel("training step of the checkpoint")
         axis.set_ylabel(f"difference from {data.reference}")
+        say_if_empty(axis, of_cell(data.curves, cell, metric))
         add_legend(figure, {arm: data.colours[arm] for arm in data.compared_arms})
         panels[name] = figure
     level = f"{100 * data.study.comparison.ci_level:g} %"
