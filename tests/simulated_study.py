@@ -19,7 +19,6 @@ EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
 """True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell; of any other
 arm it is 0."""
 
-_NODES = {"jagg": 2, "endpoint_only": 2, "kriging": 2, "monte_carlo": 2, "quadratic": 3, "midpoint": 1}
 _UPDATE_S = {"baseline": 1.3, "jagg": 1.0, "ablation": 0.9}
 
 
@@ -134,6 +133,9 @@ def _transitions(study: Study, key: RunKey, step: int) -> range:
     draw = _rng("step", key.backbone, key.algorithm, key.seed, step)
     start = int(draw.integers(first, end - algorithm.sde_window_size + 1))
     return range(start, start + algorithm.sde_window_size)
+
+
+_NODES = {"jagg": 2, "endpoint_only": 2, "kriging": 2, "monte_carlo": 2, "quadratic": 3, "midpoint": 1}
 
 
 def _windows(study: Study, key: RunKey, trained: range) -> tuple[int, int, int]:

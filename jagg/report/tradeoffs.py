@@ -17,7 +17,7 @@ def tradeoffs(data: StudyData) -> Row:
             "equivalent": sum(row["verdict"] == "equivalent" for row in mine),
             "not_estimable": sum(row["verdict"] == "not-estimable" for row in mine),
             "counts": verdict_counts(mine),
-            "identical": all(row["difference"] == row["sd_difference"] == 0 for row in mine),
+            "identical": all(row["difference"] == 0 and row["verdict"] == "not-estimable" for row in mine),
             "falsifies": is_falsification(data, arm),
         }
         for arm in data.compared_arms

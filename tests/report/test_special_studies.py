@@ -83,7 +83,7 @@ def test_a_sweep_in_words_follows_from_its_verdicts(sweep: tuple[Study, str, Stu
     assert (nothing["everywhere"], nothing["nowhere"]) == ([], [])
     assert [entry["not_estimable"] for entry in nothing["not_estimable"]] == [1] * 6
     for row in data.differences:
-        row["difference"] = row["sd_difference"] = 0.0
+        row["difference"] = 0.0
     same = tradeoffs(data)
     assert (len(same["identical"]), same["not_estimable"]) == (6, [])
 

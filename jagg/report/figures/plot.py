@@ -73,5 +73,7 @@ def margin_band(data: StudyData, axis: Axes, metric: str, vertical: bool = False
 def say_if_empty(axis: Axes, rows: Iterable[Row]) -> None:
     """In the place of a panel's axes, where it has no rows: that nothing was there to be drawn."""
     if not list(rows):
+        for artist in [*axis.patches, *axis.lines]:
+            artist.remove()
         axis.set_axis_off()
         axis.text(0.5, 0.5, "no complete runs to show", transform=axis.transAxes, ha="center", fontsize=8)
