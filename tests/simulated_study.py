@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from jagg.config import Study, load_study
+from jagg.config import Study, load_study, resolve
 from jagg.evaluate.signature import evaluation_signature
 from jagg.identity import train_identity
 from jagg.keys import RunKey, RunPaths, StudyPaths, image_name, run_keys
@@ -146,21 +146,35 @@ def _transitions(study: Study, key: RunKey, step: int) -> range:
     return range(start, start + algorithm.sde_window_size)
 
 
-def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[str, Any]]:
-    from jagg.gradients.passes import trained_passes  # brings torch along, which readers of a study do without
+_NODES = {"jagg": 2, "endpoint_only": 2, "kriging": 2, "monte_carlo": 2, "quadratic": 3, "midpoint": 1}
 
+
+def _windows(study: Study, key: RunKey, trained: range) -> tuple[int, int, int]:
+    """Exact and approximate windows of a trajectory, and its backward passes, counted by hand."""
+    algorithm, arm = study.algorithms[key.algorithm], study.arms[key.arm]
+    share, length = resolve(arm.routing.jagg_frac, key.algorithm), arm.window or algorithm.window
+    windows = [trained[start : start + length] for start in range(0, len(trained), length)]
+    rough = [
+        arm.estimator != "exact" and len(window) >= 2 and window[0] / algorithm.sampling_steps < share
+        for window in windows
+    ]
+    nodes = sum(_NODES.get(arm.estimator, 0) if far else len(window) for window, far in zip(windows, rough))
+    return rough.count(False), rough.count(True), nodes
+
+
+def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[str, Any]]:
     rows = []
     images = study.training.prompts_per_step * study.training.group_size
     for step in range(1, last + 1):
         shared, own = _rng("step", key.backbone, key.algorithm, key.seed, step), _rng("own", key, step)
-        trained = tuple(_transitions(study, key, step))
-        count = trained_passes(study, key, trained)
-        assert count is not None, "an estimator whose passes are drawn cannot be simulated"
-        passes = int(images * count.backward_passes)
+        trained = _transitions(study, key, step)
+        exact, approximate, nodes = _windows(study, key, trained)
+        passes = images * nodes
+        arm, forwards = study.arms[key.arm], study.algorithms[key.algorithm].sampling_steps * images
+        repeated = {"native": len(trained) * images, "reuse": passes}.get(arm.schedule, 0)
         progress = step / study.training.trained_steps
         reward = 0.3 + progress * (0.05 + EFFECTS.get(key.arm, 0)) + 0.003 * shared.normal() + 0.001 * own.normal()
-        saved = 0.8 if study.arms[key.arm].schedule == "native" else 0.6
-        usual = 1.3 * (0.2 + saved * count.backward_passes / len(trained))
+        usual = 1.3 * (0.2 + (0.8 if arm.schedule == "native" else 0.6) * nodes / len(trained))
         update_s = _UPDATE_S.get(key.arm, usual) * (1 + 0.02 * own.normal())
         rows.append(
             {
@@ -178,13 +192,13 @@ def _history(study: Study, key: RunKey, last: int, diverged: bool) -> list[dict[
                 "update_s": update_s,
                 "step_s": 0.58 + update_s,
                 "backward_passes": passes,
-                "forward_passes_grad": int(images * count.forward_passes_grad),
-                "forward_passes_nograd": int(images * count.forward_passes_nograd),
+                "forward_passes_grad": passes,
+                "forward_passes_nograd": forwards + repeated - passes,
                 "optimizer_steps": 1,
                 "images": images,
                 "peak_memory_bytes": 10**9,
-                "windows_exact": int(count.windows_exact),
-                "windows_approximate": int(count.windows_approximate),
+                "windows_exact": exact,
+                "windows_approximate": approximate,
                 "backward_passes_expected": passes,
                 "reward_parts": '{"clipscore": {"mean": 0.3, "std": 0.02}, "hpsv2": {"mean": 0.31, "std": 0.02}}',
                 "noise_sha256": f"{key.seed:064d}",

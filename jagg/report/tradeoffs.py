@@ -2,6 +2,7 @@
 
 from jagg.config import resolve
 from jagg.report.data import Row, StudyData
+from jagg.report.figures.plot import of_cell
 from jagg.report.words import verdict_counts
 from jagg.stats.compare import POOLED
 
@@ -16,6 +17,7 @@ def tradeoffs(data: StudyData) -> Row:
             "equivalent": sum(row["verdict"] == "equivalent" for row in mine),
             "not_estimable": sum(row["verdict"] == "not-estimable" for row in mine),
             "counts": verdict_counts(mine),
+            "identical": all(row["difference"] == 0 and row["verdict"] == "not-estimable" for row in mine),
             "falsifies": is_falsification(data, arm),
         }
         for arm in data.compared_arms
@@ -26,7 +28,9 @@ def tradeoffs(data: StudyData) -> Row:
         "everywhere": [arm for arm in arms if arm["equivalent"] == arm["of"]],
         "somewhere": [arm for arm in arms if 0 < arm["equivalent"] < arm["of"]],
         "nowhere": [arm for arm in arms if not arm["equivalent"] and arm["not_estimable"] < arm["of"]],
-        "not_estimable": [arm for arm in arms if arm["not_estimable"]],
+        "not_estimable": [arm for arm in arms if arm["not_estimable"] and not arm["identical"]],
+        "identical": [arm for arm in arms if arm["identical"]],
+        "missing_cells": [cell for cell in data.cells if not of_cell(rows, cell)],
         "falsification": [arm for arm in arms if arm["falsifies"]],
     }
 

@@ -99,7 +99,7 @@ def test_stress_says_where_the_cosine_falls(probed: tuple[Study, StudyPaths]) ->
     assert entry["worst"] == min(jagg, key=lambda row: row["cosine_mean"])
     assert entry["first_below"] == [(20, 4), (40, 10)]
     text = words(probed[1].report.read_text(encoding="utf-8"))
-    assert "Single rollouts fall below 0.5 from W = 4 at 20 steps, W = 10 at 40 steps." in text
+    assert "The worst window's mean falls below 0.5 from W = 4 at 20 steps, W = 10 at 40 steps." in text
     assert "Lowest by number format: float32" in text
     assert "Where the cosine falls: window length and denoising steps" in text
 

@@ -9,6 +9,7 @@ import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,23 @@ def test_a_moved_study_gives_equal_tables_and_report_without_mlflow(
     assert again.replace("2027-03-04", DATE) == probed[1].report.read_text(encoding="utf-8")
     for path in probed[1].figure("").iterdir():
         assert path.read_bytes() == (moved / "simulated" / "figures" / path.name).read_bytes(), path.name
+
+
+def test_a_cell_without_a_pair_says_so_in_words_and_panels(tmp_path: Path) -> None:
+    whole = simulated_study(tmp_path, seeds=(0, 1))
+    study = only(whole, algorithms=["dancegrpo"], arms=["baseline", "jagg"], scorers=["hpsv2"])
+    paths = write_runs(study)
+    for arm, seed in product(study.arms, study.seeds):
+        paths.run(RunKey("qwen_image", "dancegrpo", arm, seed)).manifest.unlink()
+    aggregate(study, paths)
+    build_report(study, paths)
+    page = paths.report.read_text(encoding="utf-8")
+    assert "No arm could be compared in qwen_image, dancegrpo: runs are missing" in page
+    for name in ("pareto", "curves", "slopes", "prompt-differences", "score-by-passes"):
+        empty, full = (paths.figure(f"{name}-{b}-dancegrpo-hpsv2.svg").read_text() for b in ("qwen_image", "flux"))
+        assert "no complete runs to show" in empty, name
+        assert "no complete runs to show" not in full, name
+    assert mismatches(paths.report, paths.root) == []
 
 
 def test_one_run_alone_gives_a_report_from_any_thread(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib.collections import FillBetweenPolyCollection
 from simulated_probes import falling, write_probes
 from simulated_study import only, study_like, write_runs
 
@@ -12,6 +13,7 @@ from jagg.config import Study
 from jagg.keys import StudyPaths
 from jagg.report import build_report
 from jagg.report.data import read_study
+from jagg.report.figures.curves import difference_curves
 from jagg.report.shown import mismatches
 from jagg.report.style import COLOURS, PANEL_WIDTH
 from jagg.report.tables import aggregate
@@ -72,13 +74,29 @@ def test_a_sweep_in_words_follows_from_its_verdicts(sweep: tuple[Study, str, Stu
     equivalent = {row["arm"] for row in data.last_differences() if row["verdict"] == "equivalent"}
     assert {entry["arm"] for entry in found["everywhere"]} == equivalent
     assert equivalent
-    assert "Equivalent to baseline in every cell and metric: " + ", ".join(sorted(equivalent)) + "." in text
+    named = ", ".join(f"{arm} (1 of 1)" for arm in sorted(equivalent))
+    assert f"Equivalent to baseline in each of its comparisons (cells × metrics): {named}." in text
     assert "Falsification run: jagg_full approximates every window (jagg_frac = 1)" in text
     for row in data.differences:
         row["verdict"] = "not-estimable"
     nothing = tradeoffs(data)
     assert (nothing["everywhere"], nothing["nowhere"]) == ([], [])
     assert [entry["not_estimable"] for entry in nothing["not_estimable"]] == [1] * 6
+    for row in data.differences:
+        row["difference"] = 0.0
+    same = tradeoffs(data)
+    assert (len(same["identical"]), same["not_estimable"]) == (6, [])
+
+
+def test_bands_of_many_arms_become_bars(
+    sweep: tuple[Study, str, StudyPaths], finished: tuple[Study, StudyPaths]
+) -> None:
+    many, few = (difference_curves(read_study(study, paths)) for study, paths in ((sweep[0], sweep[2]), finished))
+    assert "Arms are set side by side" in many.caption
+    assert "Arms are set side by side" not in few.caption
+    for plot, filled in ((many, 0), (few, 2)):
+        axis = next(iter(plot.panels.values())).axes[0]
+        assert sum(isinstance(part, FillBetweenPolyCollection) for part in axis.collections) == filled
 
 
 def test_the_falsification_run_is_the_arm_that_approximates_every_window(tmp_path: Path) -> None:

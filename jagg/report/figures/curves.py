@@ -8,10 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator
 
 from jagg.report.data import Row, StudyData, key_of
-from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric_columns, of_cell
+from jagg.report.figures.plot import RUN, Plot, cell_panels, margin_band, metric_columns, of_cell, say_if_empty
 from jagg.report.style import add_legend, algorithm_markers, panel
 
 _MOST_TICKS = 8
+_MOST_BANDS = 3
+"""Bands of more arms would cover each other: then bars stand side by side at the checkpoints."""
 
 
 def reward_curves(data: StudyData) -> Plot:
@@ -24,6 +26,7 @@ def reward_curves(data: StudyData) -> Plot:
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axis.set_xlabel("training step")
         axis.set_ylabel("training reward")
+        say_if_empty(axis, of_cell(rows, (backbone, algorithm)))
         add_legend(figure, data.colours)
         panels[f"{backbone}-{algorithm}"] = figure
     return Plot(
@@ -47,6 +50,7 @@ def score_by_passes(data: StudyData) -> Plot:
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set_xlabel("backward passes until the checkpoint")
         axis.set_ylabel("mean cosine")
+        say_if_empty(axis, of_cell(rows, cell, metric))
         add_legend(figure, data.colours)
         panels[name] = figure
     return Plot(
@@ -80,39 +84,54 @@ def _curves(data: StudyData, axis: Axes, rows: Sequence[Row], x: str, y: str) ->
 def difference_curves(data: StudyData) -> Plot:
     """Difference from the reference by checkpoint, with bands that hold the whole curve at once."""
     markers = algorithm_markers(list(data.study.algorithms))
+    bars = len(data.compared_arms) > _MOST_BANDS
     panels = {}
     for cell, metric, name, figure, axis in cell_panels(data):
         margin_band(data, axis, metric)
-        for arm in data.compared_arms:
+        for slot, arm in enumerate(data.compared_arms):
             mine = [row for row in of_cell(data.curves, cell, metric) if row["arm"] == arm]
-            curve = sorted((row["step"], row["difference"]) for row in mine if row["difference"] is not None)
-            band = sorted(
-                (row["step"], row["band_low"], row["band_high"]) for row in mine if row["band_low"] is not None
-            )
-            if curve:
-                axis.plot(*zip(*curve), color=data.colours[arm], marker=markers[cell[1]], markersize=4, linewidth=1.6)
-            if band:
-                steps, low, high = zip(*_from_zero(curve, band))
-                axis.fill_between(steps, low, high, color=data.colours[arm], alpha=0.15, linewidth=0)
+            apart = _apart(data, slot) if bars else None
+            _difference_curve(axis, mine, data.colours[arm], markers[cell[1]], apart)
         checkpoints = data.study.training.checkpoints
         axis.xaxis.set_major_locator(
             FixedLocator(checkpoints) if len(checkpoints) <= _MOST_TICKS else MaxNLocator(integer=True)
         )
         axis.set_xlabel("training step of the checkpoint")
         axis.set_ylabel(f"difference from {data.reference}")
+        say_if_empty(axis, of_cell(data.curves, cell, metric))
         add_legend(figure, {arm: data.colours[arm] for arm in data.compared_arms})
         panels[name] = figure
     level = f"{100 * data.study.comparison.ci_level:g} %"
     return Plot(
         "curves",
         "Difference at every checkpoint",
-        f"Arm minus {data.reference}, paired by seed. The band holds the true differences of all checkpoints of its "
-        f"curve at once in {level} of studies, so it is wider than one checkpoint's interval. Grey: the margin of "
-        "equivalence.",
+        f"Arm minus {data.reference}, paired by seed. The {'bars hold' if bars else 'band holds'} the true "
+        f"differences of all checkpoints of a curve at once in {level} of studies: wider than one interval. Grey: "
+        "the margin of equivalence." + (" Arms are set side by side." if bars else ""),
         panels,
         data.curves,
         metric_columns(data),
     )
+
+
+def _difference_curve(axis: Axes, rows: list[Row], colour: str, marker: str, apart: float | None) -> None:
+    """One arm's curve with its band; where `apart` is given, with bars that stand so far from their checkpoints."""
+    curve = sorted((row["step"], row["difference"]) for row in rows if row["difference"] is not None)
+    band = sorted((row["step"], row["band_low"], row["band_high"]) for row in rows if row["band_low"] is not None)
+    if curve:
+        steps, means = zip(*((step + (apart or 0.0), mean) for step, mean in curve))
+        axis.plot(steps, means, color=colour, marker=marker, markersize=4, linewidth=1.4)
+    if band and apart is not None:
+        steps, low, high = zip(*((step + apart, *ends) for step, *ends in band))
+        axis.vlines(steps, low, high, color=colour, linewidth=1.2)
+    elif band:
+        steps, low, high = zip(*_from_zero(curve, band))
+        axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _apart(data: StudyData, slot: int) -> float:
+    """How far an arm's points stand from their checkpoint, in training steps: all arms within a tenth of the axis."""
+    return 0.1 * data.last_step * (slot / (len(data.compared_arms) - 1) - 0.5)
 
 
 def _from_zero(curve: list[tuple[int, float]], band: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:

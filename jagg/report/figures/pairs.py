@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from jagg.report.data import Row, StudyData
 from jagg.report.data import prompt_differences as differences_by_prompt
-from jagg.report.figures.plot import Plot, cell_panels, margin_band, metric_columns, of_cell
+from jagg.report.figures.plot import Plot, cell_panels, margin_band, metric_columns, of_cell, say_if_empty
 from jagg.report.style import add_legend, algorithm_markers
 
 _MOST_RANGES = 60
@@ -33,6 +33,7 @@ def slopes(data: StudyData) -> Plot:
         axis.set_xlabel(f"left {data.reference}, right the arm")
         axis.set_xlim(-0.5, 2 * len(data.compared_arms) - 0.5)
         axis.set_ylabel("mean cosine")
+        say_if_empty(axis, of_cell(rows, cell, metric))
         add_legend(figure, data.colours)
         panels[name] = figure
     return Plot(
@@ -70,12 +71,13 @@ def prompt_differences(data: StudyData) -> Plot:
     panels = {}
     for cell, metric, name, figure, axis in cell_panels(data):
         margin_band(data, axis, metric)
-        for arm in data.compared_arms:
+        for slot, arm in enumerate(data.compared_arms):
             mine = sorted(
                 (row for row in of_cell(rows, cell, metric) if row["arm"] == arm),
                 key=lambda row: (row["difference"], row["prompt_id"]),
             )
-            places = list(range(1, len(mine) + 1))
+            apart = (slot - (len(data.compared_arms) - 1) / 2) * 0.7 / len(data.compared_arms)
+            places = [place + apart for place in range(1, len(mine) + 1)]
             if len(mine) <= _MOST_RANGES:
                 low, high = ([row[end] for row in mine] for end in ("lowest_seed", "highest_seed"))
                 axis.vlines(places, low, high, color=data.colours[arm], linewidth=0.7, alpha=0.5)
@@ -90,6 +92,7 @@ def prompt_differences(data: StudyData) -> Plot:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlabel("prompt, sorted by its difference")
         axis.set_ylabel(f"difference from {data.reference}")
+        say_if_empty(axis, of_cell(rows, cell, metric))
         add_legend(figure, {arm: data.colours[arm] for arm in data.compared_arms})
         panels[name] = figure
     return Plot(

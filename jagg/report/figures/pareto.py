@@ -6,7 +6,7 @@ from statistics import fmean
 from matplotlib.ticker import MaxNLocator
 
 from jagg.report.data import Row, StudyData
-from jagg.report.figures.plot import Plot, cell_panels, margin_band, metric_columns, of_cell
+from jagg.report.figures.plot import Plot, cell_panels, margin_band, metric_columns, of_cell, say_if_empty
 from jagg.report.style import INK, add_legend, algorithm_markers
 
 PASSES, TIME = "backward_passes_per_trajectory", "step_time_ratio"
@@ -57,6 +57,7 @@ def _pareto(data: StudyData, cost: str, name: str, title: str, label: str, words
         axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.set_xlabel(label)
         axis.set_ylabel(f"difference from {data.reference}")
+        say_if_empty(axis, mine)
         add_legend(figure, data.colours)
         panels[place] = figure
     return Plot(

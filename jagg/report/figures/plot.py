@@ -68,3 +68,12 @@ def margin_band(data: StudyData, axis: Axes, metric: str, vertical: bool = False
     if margin is not None:
         span(*margin, color=INK, alpha=0.08, linewidth=0)
     line(0, color=INK, linewidth=0.8)
+
+
+def say_if_empty(axis: Axes, rows: Iterable[Row]) -> None:
+    """In the place of a panel's axes, where it has no rows: that nothing was there to be drawn."""
+    if not list(rows):
+        for artist in [*axis.patches, *axis.lines]:
+            artist.remove()
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, "no complete runs to show", transform=axis.transAxes, ha="center", fontsize=8)
