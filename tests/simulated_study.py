@@ -29,7 +29,7 @@ EFFECTS = {"baseline": 0.0, "jagg": 0.001, "ablation": -0.02}
 """True difference of an arm from the baseline at the last checkpoint, the same for every metric and cell; of any other
 arm it is 0."""
 
-_PACKAGES = {"torch": "0.0"}
+PACKAGES = {"torch": "0.0"}
 _UPDATE_S = {"baseline": 1.3, "jagg": 1.0, "ablation": 0.9}
 
 
@@ -124,7 +124,7 @@ def write_run(study: Study, paths: StudyPaths, key: RunKey, prompts: list[Prompt
         "started": 1_700_000_000.0,
         "finished": 1_700_000_100.0,
         "environment": {
-            "python": "3.11.0", "packages": _PACKAGES, "lock_sha256": lock_sha256(_PACKAGES),
+            "python": "3.11.0", "packages": PACKAGES, "lock_sha256": lock_sha256(PACKAGES),
             "machine": "simulated", "processor": "simulated",
         },
     }  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from simulated_study import EFFECTS, only, simulated_study, write_runs
+from simulated_study import EFFECTS, PACKAGES, only, simulated_study, write_runs
 
 from jagg.config import Study
 from jagg.errors import InputError
@@ -16,6 +16,7 @@ from jagg.records import (
     PAIRED_DIFFERENCES,
     RUNS,
     SCORES,
+    lock_sha256,
     read_json,
     read_table,
     table_of,
@@ -144,7 +145,7 @@ def test_times_of_different_machines_have_no_ratio(tmp_path: Path) -> None:
     rows = {
         RunKey(r["backbone"], r["algorithm"], r["arm"], r["seed"]): r for r in tables["backward_passes.csv"].to_pylist()
     }
-    assert (rows[key]["machine"], rows[key]["environment"]) == ("an accelerator", "0" * 12)
+    assert (rows[key]["machine"], rows[key]["environment"]) == ("an accelerator", lock_sha256(PACKAGES)[:12])
     assert (rows[key]["update_time_ratio"], rows[key]["step_time_ratio"]) == (None, None)
     assert rows[key]["ratio_to_baseline"] == 0.7
     assert "baseline's run was timed on simulated" in rows[key]["note"]
