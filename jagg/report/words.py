@@ -68,9 +68,14 @@ def _side(row: Row) -> int:
 
 
 def phrase(row: Row) -> str:
-    """A row's verdict in words; what lies inside the margin but not around 0 says on which side."""
-    side = {1: "higher, but ", -1: "lower, but ", 0: ""}[_side(row)]
+    """A row's verdict in words; one inside the margin says its side of 0, if it is above the A/A floor."""
+    side = "" if _is_noise(row) else {1: "higher, but ", -1: "lower, but ", 0: ""}[_side(row)]
     return (side if row["verdict"] in ("equivalent", "non-inferior") else "") + WORDS[row["verdict"]]
+
+
+def _is_noise(row: Row) -> bool:
+    """Whether the arm is higher by no more than other noise alone can make it."""
+    return row["aa_floor"] is not None and row["difference"] is not None and 0 < row["difference"] <= row["aa_floor"]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -169,13 +174,23 @@ def limits(data: StudyData) -> list[str]:
     ]
     if is_embedded(data):
         lines.insert(0, "Nothing here is a result on FLUX.1-dev or Qwen-Image: the backbones are small models.")
-    short = [row for row in data.last_differences() if "cannot be expected to show equivalence" in (row["note"] or "")]
+    short = [row for row in data.last_differences() if "cannot be expected to show" in (row["note"] or "")]
     if short:
         needed = [row["seeds_needed"] for row in short]
         most = f"up to {max(needed)}" if None not in needed else "more than the planner looks for"
         lines.append(
             f"{len(short)} of {len(data.last_differences())} comparisons have too few seeds for their margin; "
             f"the seeds needed are {most}."
+        )
+    if data.study.probe is not None:
+        probe = data.study.probe
+        splits = (("calibration", probe.calibration), ("holdout", probe.holdout))
+        rollouts = " and ".join(
+            f"{len(split.seeds)} seed(s) x {split.prompts} prompt(s) for {name}" for name, split in splits
+        )
+        lines.append(
+            f"Gradient quality is that of rollouts of {rollouts} a cell: rollouts of one prompt or seed are alike, so "
+            "its shares and intervals say less about other prompts and seeds than their numbers of rollouts suggest."
         )
     lines += [
         "The optimised metrics are part of the training reward and can be gamed; only held-out metrics speak for "

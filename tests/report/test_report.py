@@ -23,7 +23,7 @@ from jagg.report import build_report
 from jagg.report.data import read_study
 from jagg.report.shown import agrees, mismatches, read_shown
 from jagg.report.tables import aggregate
-from jagg.report.words import arm_differences, gains, setting_differences, verdict_sentence
+from jagg.report.words import arm_differences, gains, phrase, setting_differences, verdict_sentence
 
 FIGURES = {
     "reward-curves": 4, "score-by-passes": 12, "forest": 3, "curves": 12, "slopes": 12, "prompt-differences": 12,
@@ -240,7 +240,7 @@ def test_a_missing_image_is_named(tmp_path: Path) -> None:
 
 
 def row(metric: str, low: float | None, high: float | None, verdict: str) -> dict:
-    return {"metric": metric, "ci_low": low, "ci_high": high, "verdict": verdict}
+    return {"metric": metric, "difference": None, "ci_low": low, "ci_high": high, "verdict": verdict, "aa_floor": None}
 
 
 def test_a_rise_beside_a_fall_is_mixed_and_names_both(finished: tuple[Study, StudyPaths]) -> None:
@@ -252,6 +252,12 @@ def test_a_rise_beside_a_fall_is_mixed_and_names_both(finished: tuple[Study, Stu
         "higher, but equivalent within the margin in hpsv2 (optimised); "
         "no claim (not estimable) in pickscore (held out)"
     )
+
+
+@pytest.mark.parametrize(("floor", "said"), [(None, "higher, but "), (0.002, "higher, but "), (0.004, "")])
+def test_a_gain_below_the_floor_of_noise_is_not_called_higher(floor: float | None, said: str) -> None:
+    row = {"verdict": "equivalent", "difference": 0.003, "ci_low": 0.001, "ci_high": 0.005, "aa_floor": floor}
+    assert phrase(row) == f"{said}equivalent within the margin"
 
 
 def test_arms_differ_in_declared_settings_only(finished: tuple[Study, StudyPaths]) -> None:
