@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planted import METRICS, claim_of, results_of, scores_of, verdict_of
 
-from jagg.audit.claims import load_claims
+from jagg.audit.claims import Claim, load_claims
 from jagg.audit.evidence import All, AnyOf, Quantity, certify, refute
 from jagg.audit.results import GRADIENT_QUALITY, Results, read_results
 from jagg.audit.verdicts import audit, pointers
@@ -55,6 +55,16 @@ def test_one_seed_makes_no_claim() -> None:
     assert row["verdict"] == "not-testable"
     assert "n = 1" in row["reason"]
     assert row["ci_low"] is None
+
+
+@pytest.mark.parametrize(("num_seeds", "verdict"), [(3, "reproduced"), (2, "contradicted")])
+def test_runs_that_equal_the_reference_have_enough_seeds_and_no_interval(num_seeds: int, verdict: str) -> None:
+    """An arm whose routing leaves nothing to approximate is the reference again, bit for bit."""
+    test = {"estimand": "seed_coverage", "min_seeds": 3}
+    claim = Claim.model_validate({"id": "R1", "statement": "planted", "scope": {}, "tests": [test]})
+    results = planted_results(0.0, num_seeds, sd=0.0)
+    assert results.tables["paired_differences.csv"].column("ci_low").null_count > 0
+    assert verdict_of(claim, results)["verdict"] == verdict
 
 
 def test_a_claim_of_sameness_without_a_margin_is_not_testable() -> None:

@@ -11,7 +11,10 @@ _DIFFERENCES = "paired_differences.csv"
 
 
 def seed_coverage(test: claims.SeedCoverage, case: Case) -> Part:
-    """Every row after step 0 has an interval and enough seeds, and no cell, metric or checkpoint is missing."""
+    """Every row after step 0 has an interval and enough seeds, and no cell, metric or checkpoint is missing.
+
+    Runs that are equal to the reference's have no interval, and need none: their seeds count.
+    """
     results = case.results
     rows = [row for row in results.rows(_DIFFERENCES) if row["step"] > 0]
     found = {(row["backbone"], row["algorithm"], row["metric"], row["step"], row["arm"]): row for row in rows}
@@ -21,9 +24,10 @@ def seed_coverage(test: claims.SeedCoverage, case: Case) -> Part:
         for metric in case.metrics:
             for step in results.last_steps(row["step"] for row in rows):
                 for arm in arms:
-                    name = f"{cell_name(cell)}, {metric}, step {step}, {arm}: seeds with an interval"
+                    name = f"{cell_name(cell)}, {metric}, step {step}, {arm}: seeds with an interval, or equal"
                     row = found.get((*cell, metric, step, arm))
-                    seeds = row["num_seeds"] if row and row["ci_low"] is not None else 0
+                    compared = row is not None and (row["ci_low"] is not None or row["difference"] == 0)
+                    seeds = row["num_seeds"] if row and compared else 0
                     pointers = ((_DIFFERENCES, row["#"]),) if row else ()
                     parts.append(Quantity(name, float(seeds), test.min_seeds, math.inf, pointers=pointers))
     if not parts:
