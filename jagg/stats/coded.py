@@ -1,5 +1,6 @@
 """Columns of a long table as integers, so that millions of rows are joined by key in a second."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +44,20 @@ Columns = dict[str, Coded]
 
 
 def combined(columns: Columns, names: Sequence[str]) -> np.ndarray:
-    """One integer a row for its combination of columns; rows sort by the columns in this order."""
+    """One integer a row for its combination of columns; rows sort by the columns in this order.
+
+    Raises:
+        InputError: there are more combinations than integers.
+    """
     sizes = [len(columns[name].values) for name in names]
-    assert float(np.prod(np.array(sizes, float))) < 2**62, sizes
+    if math.prod(sizes) >= 2**62:
+        raise InputError(
+            "too many different keys to join rows by",
+            where=", ".join(f"{name} ({size} values)" for name, size in zip(names, sizes)),
+            expected="numbers of values whose product is below 2^62",
+            got=math.prod(sizes),
+            fix="compare a part of the table",
+        )
     return np.ravel_multi_index([columns[name].codes for name in names], sizes)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jagg.errors import InputError
 from jagg.records import PAIRED_DIFFERENCES, SCORES, read_table, write_table
+from jagg.stats.coded import Coded, combined
 from jagg.stats.compare import compare
 from jagg.stats.join import read_scores
 
@@ -305,3 +306,13 @@ def test_scores_that_overflow_are_not_finite() -> None:
     (row,) = rows_of(table(rows))
     assert row["verdict"] == "not-estimable"
     assert "not finite in jagg: seeds 0, 1" in row["note"]
+
+
+def test_more_keys_than_integers_are_refused() -> None:
+    names = [f"key_{number}" for number in range(6)]
+    values = pa.array([str(number) for number in range(2000)])
+    columns = {name: Coded.of(pa.table({name: values}), name) for name in names}
+    assert len(set(combined(columns, names[:5]).tolist())) == 2000
+    with pytest.raises(InputError, match="too many different keys") as caught:
+        combined(columns, names)
+    assert "key_5 (2000 values)" in str(caught.value)
