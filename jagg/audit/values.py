@@ -39,7 +39,9 @@ def check_values(path: Path, table: pa.Table) -> None:
     """
     keys = KEYS.get(path.name, ())
     for name in keys:
-        empty = np.flatnonzero(table.column(name).is_null().to_numpy(zero_copy_only=False))
+        column = table.column(name)
+        nothing = pc.fill_null(pc.equal(column, ""), True) if pa.types.is_string(column.type) else column.is_null()
+        empty = np.flatnonzero(nothing.to_numpy(zero_copy_only=False))
         if len(empty):
             raise InputError("an empty key", where=f"{path}, row {empty[0] + 1}, {name}", expected="a value")
     if keys:

@@ -132,7 +132,7 @@ def test_the_table_of_a_study() -> None:
     cost = ModelCost(10**12, 10**12, 2 * 10**12, activation_bytes=10**9, gradient_bytes=10**8)
     lines = passes_table(analytic_study(), {"flux": cost}).splitlines()
     assert lines[1].split() == ["flux", "dance", "baseline", "3", "0", "10", "20", "1", "40"]
-    assert lines[2].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667", "32"]
+    assert lines[3].split() == ["flux", "dance", "jagg", "3", "2", "6", "20", "1.667", "32"]
     assert len([line for line in lines if line.startswith("flux")]) == 6 + 6 * 4
     chosen = {tuple(line.split()[1:4]): line.split()[4:] for line in lines if line.startswith("flux")}
     # T = 10, windows of 4, 4 and 2, the first two approximated; 12 images that go through together.
