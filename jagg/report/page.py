@@ -3,6 +3,7 @@
 import csv
 import datetime
 import re
+from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from jagg.report.words import gains
 def build(study: Study, paths: StudyPaths, date: str | None = None) -> None:
     """Write figures/*.svg, figures/*.png, a CSV of the rows behind each, and report.html, from tables/ and images.
 
+    Figures of an earlier report that this one does not have are removed.
+
     Args:
         date: the page's date; default today's, in UTC. Nothing else differs between two builds of the same tables.
 
@@ -36,15 +39,9 @@ def build(study: Study, paths: StudyPaths, date: str | None = None) -> None:
     sheets = grids(data)
     with drawing():
         plots = {plot.name: (plot, _svgs(plot)) for plot in all_plots(data)}
-    for plot, svgs in plots.values():
-        for name, svg in svgs.items():
-            _write_text(paths.figure(f"{name}.svg"), svg)
-        _write_text(paths.figure(f"{plot.name}.csv"), _csv(plot.rows))
-    for grid in sheets:
-        with atomic_path(paths.figure(f"{grid.name}.png")) as temporary:
-            temporary.write_bytes(png_bytes(grid.sheet()))
-        _write_text(paths.figure(f"{grid.name}.csv"), _csv(grid.rows))
-    _write_text(paths.figure("gains.csv"), _csv(gains(data)))
+    files = _figure_files(plots.values(), sheets) | {"gains.csv": _csv(gains(data)).encode()}
+    for name, made in files.items():
+        _write(paths.figure(name), made)
     page = _template().render(
         **content(data),
         version=jagg.__version__,
@@ -52,16 +49,30 @@ def build(study: Study, paths: StudyPaths, date: str | None = None) -> None:
         grids=[_inline_grid(grid) for grid in sheets],
         date=date or datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
-    _write_text(paths.report, page)
+    _write(paths.report, page.encode())
+    for old in paths.figure("").iterdir():
+        if old.name not in files and old.suffix in (".svg", ".png", ".csv"):
+            old.unlink()
+
+
+def _figure_files(plots: Iterable[tuple[Plot, dict[str, str]]], sheets: list[Grid]) -> dict[str, bytes]:
+    """File name -> content of every figure and of the rows behind it."""
+    files: dict[str, bytes] = {}
+    for plot, svgs in plots:
+        files |= {f"{name}.svg": svg.encode() for name, svg in svgs.items()}
+        files[f"{plot.name}.csv"] = _csv(plot.rows).encode()
+    for grid in sheets:
+        files |= {f"{grid.name}.png": png_bytes(grid.sheet()), f"{grid.name}.csv": _csv(grid.rows).encode()}
+    return files
 
 
 def _svgs(plot: Plot) -> dict[str, str]:
     return {name: to_svg(figure, name) for name, figure in plot.files()}
 
 
-def _write_text(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
 
 def _csv(rows: list[Row]) -> str:

@@ -198,10 +198,14 @@ def test_one_run_alone_gives_a_report_from_any_thread(tmp_path: Path) -> None:
     page = paths.report.read_text(encoding="utf-8")
     assert "There is no other arm to compare with baseline" in page
     paths.report.unlink()
+    figures = {path.name for path in paths.figure("").iterdir()}
+    for name in ("of-an-earlier-report.svg", "notes.txt"):
+        paths.figure(name).write_text("old")
     thread = threading.Thread(target=build_report, args=(study, paths), kwargs={"date": DATE})
     thread.start()
     thread.join()
     assert paths.report.read_text(encoding="utf-8") == page
+    assert {path.name for path in paths.figure("").iterdir()} == figures | {"notes.txt"}
 
 
 def test_diverged_and_missing_runs_and_single_seeds_are_said(tmp_path: Path) -> None:
