@@ -10,7 +10,6 @@ putting its folder into PYTHONPATH.
 """
 
 import argparse
-import csv
 import importlib
 import json
 import subprocess
@@ -208,10 +207,11 @@ def main() -> None:
     rows = measure(arguments.config, arguments.backbones, arguments.algorithms)
     show(rows)
     if arguments.out:
-        with arguments.out.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        import pyarrow as pa
+
+        from jagg.records import write_table
+
+        write_table(arguments.out, pa.Table.from_pylist(rows))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ time does not depend on them.
 """
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 from scipy import stats
 
@@ -30,6 +30,7 @@ from jagg.flow import StepNoise
 from jagg.gradients import estimator_of, schedule_of
 from jagg.gradients.schedules.protocol import Method
 from jagg.pretrain.backbones import embedded_transformer_config
+from jagg.records import write_table
 from jagg.train.ledger import Ledger
 from jagg.train.parameters import Trained
 
@@ -231,10 +232,7 @@ def main() -> None:
         rows += measure(name, arms, arguments.rounds, arguments.images, arguments.micro_batch, lora)
     show(rows, print)
     if arguments.out:
-        with arguments.out.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_table(arguments.out, pa.Table.from_pylist(rows))
 
 
 if __name__ == "__main__":
