@@ -85,23 +85,6 @@ def windows_passes(
     )
 
 
-def expected_passes(
-    algorithm: configuration.Algorithm,
-    arm: configuration.Arm,
-    algorithm_name: str,
-    evaluations_per_velocity: int = 1,
-) -> Passes:
-    """Expected passes of a trajectory of an arm whose windows are all trusted: the mean over the algorithm's plans.
-
-    Raises:
-        InputError: unknown algorithm family, estimator or schedule.
-    """
-    estimator, schedule = arm_estimator(arm), schedule_of(arm.schedule)
-    jagg_frac = configuration.resolve(arm.routing.jagg_frac, algorithm_name)
-    choices = plans(arm.applied_to(algorithm))
-    return _mean([plan_passes(plan, estimator, schedule, jagg_frac, evaluations_per_velocity) for plan in choices])
-
-
 def passes_range(
     algorithm: configuration.Algorithm,
     arm: configuration.Arm,

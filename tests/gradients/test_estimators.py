@@ -10,7 +10,7 @@ from jagg.config import Arm, DanceGRPO, FlowGRPOFast, Routing
 from jagg.errors import InputError
 from jagg.flow.schedule import shifted_sigmas
 from jagg.gradients import ESTIMATORS, estimator_of, schedule_of
-from jagg.gradients.passes import expected_passes
+from jagg.gradients.passes import Passes, passes_range
 from jagg.gradients.passes_table import ModelCost, passes_table
 from jagg.gradients.routing import is_exact, route
 from jagg.gradients.window import Estimate, Window
@@ -85,6 +85,13 @@ def test_routing_goes_by_the_place_in_the_trajectory(start: int, approximate: bo
 
 def test_a_short_window_is_routed_to_exact() -> None:
     assert is_exact(route(estimator_of("jagg"), 0, 1, 20, 1.0))
+
+
+def expected_passes(algorithm: DanceGRPO | FlowGRPOFast, arm: Arm, name: str, evaluations: int = 1) -> Passes:
+    """Passes of an arm under its own schedule where the states have no say."""
+    fewest, most = passes_range(algorithm, arm, name, arm.schedule, evaluations)
+    assert fewest == most
+    return most
 
 
 def test_fourteen_passes_against_twenty() -> None:
