@@ -137,6 +137,11 @@ class Arm(Section):
             raise ValueError(f"debiased: expected only with estimator: debiased, got estimator: {self.estimator}")
         return self
 
+    @property
+    def draws_passes(self) -> bool:
+        """Whether the number of backward passes is drawn, so that the closed form is its expectation."""
+        return self.estimator == "debiased"
+
     def schedule_for(self, optimizer_steps_per_rollout: int) -> str:
         """The schedule that the arm is trained by."""
         return self.schedule if optimizer_steps_per_rollout == 1 or self.off_policy == "refuse" else "native"

@@ -303,6 +303,35 @@ def test_a_window_sweep_over_arms(finished_cell: tuple[Study, StudyPaths]) -> No
     assert (row["verdict"], row["estimate"]) == ("reproduced", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("estimator", "excess", "verdict"),
+    [
+        ("jagg", 0, "reproduced"),
+        ("jagg", 1, "contradicted"),
+        ("debiased", 1, "reproduced"),
+        ("debiased", 0.9, "reproduced"),
+        ("debiased", 1.1, "contradicted"),
+    ],
+)
+def test_drawn_passes_may_differ_from_their_expectation(
+    finished_cell: tuple[Study, StudyPaths], estimator: str, excess: float, verdict: str
+) -> None:
+    study, paths = finished_cell
+    content = study.model_dump(mode="json")
+    content["arms"]["jagg"] = {"estimator": estimator}
+    rows = read_table(paths.table("backward_passes.csv"), BACKWARD_PASSES).to_pylist()
+    for row in (row for row in rows if row["arm"] == "jagg"):
+        images = row["trajectories"] / row["trained_steps"]
+        # Hoeffding: as many draws of 0 or 1 as windows and steps; 1e-4 of all counts lie further off.
+        reach = images * math.sqrt(row["windows_approximate"] / images * math.log(2e4) / 2)
+        passes = excess if excess == round(excess) else round(excess * reach)
+        row["backward_passes"] = row["backward_passes_expected"] + passes
+    table = pa.Table.from_pylist(rows, schema=BACKWARD_PASSES)
+    results = Results({"backward_passes.csv": table}, Study.model_validate(content))
+    claim = Claim(id="P", statement="planted", scope={}, tests=[{"estimand": "ledger"}])  # type: ignore[arg-type]
+    assert verdict_of(claim, results)["verdict"] == verdict
+
+
 def test_no_tables_and_damaged_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tables"):
         read_results(tmp_path)

@@ -11,6 +11,7 @@ from jagg.audit.results import NotTestableError, Row
 from jagg.stats.join import Cell
 
 _TABLE = "backward_passes.csv"
+_CHANCE = 1e-4
 _TIME_RATIOS = {"step": "step_time_ratio", "update": "update_time_ratio"}
 
 
@@ -183,17 +184,38 @@ def window_sweep(test: claims.WindowSweep, case: Case) -> Part:
 
 
 def ledger(test: claims.Ledger, case: Case) -> Part:
-    """In every run the counted backward passes are those of the closed form."""
+    """In every run the counted backward passes are those of the closed form, or as near as drawn passes must be."""
     cells = set(case.cells())
     rows = [row for row in case.results.rows(_TABLE) if (row["backbone"], row["algorithm"]) in cells]
     parts = []
     for row in rows:
         name = "{backbone}/{algorithm}/{arm}/seed-{seed}: counted - expected backward passes".format(**row)
         counts = row["backward_passes"], row["backward_passes_expected"]
-        if None in counts:
+        reach = _reach_of_draws(case, row)
+        if None in counts or reach is None:
             parts.append(missing(name, "the table has no count"))
         else:
-            parts.append(Quantity(name, float(counts[0] - counts[1]), 0.0, 0.0, pointers=((_TABLE, row["#"]),)))
+            parts.append(
+                Quantity(name, float(counts[0] - counts[1]), 0.0 - reach, reach, pointers=((_TABLE, row["#"]),))
+            )
     if not parts:
         raise NotTestableError("no run of these cells")
     return All(tuple(parts))
+
+
+def _reach_of_draws(case: Case, row: Row) -> float | None:
+    """How far a count may lie from the closed form, in backward passes: 0 unless the arm draws its passes.
+
+    Hoeffding's inequality at _CHANCE for one draw of 0 or 1 pass in each window and training step, shared by the step's
+    images. None where the table lacks the counts that this takes.
+    """
+    study = case.results.study
+    arm = study.arms.get(row["arm"]) if study else None
+    if study is None or arm is None or not arm.draws_passes:
+        return 0.0
+    if not row["trajectories"] or not row["trained_steps"] or row["windows_approximate"] is None:
+        return None
+    images = row["trajectories"] / row["trained_steps"]
+    evaluations = study.backbones[row["backbone"]].guidance.evaluations_per_velocity
+    draws = row["windows_approximate"] / images
+    return float(evaluations * images * math.sqrt(draws * math.log(2 / _CHANCE) / 2))
