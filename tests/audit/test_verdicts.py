@@ -322,7 +322,7 @@ def test_drawn_passes_may_differ_from_their_expectation(
     rows = read_table(paths.table("backward_passes.csv"), BACKWARD_PASSES).to_pylist()
     for row in (row for row in rows if row["arm"] == "jagg"):
         images = row["trajectories"] / row["trained_steps"]
-        # Hoeffding: as many draws of 0 or 1 as windows and steps; 1e-4 of all counts lie further off.
+        # Hoeffding: as many draws of 0 or 1 as windows and steps; at most 1e-4 of all counts lie further off.
         reach = images * math.sqrt(row["windows_approximate"] / images * math.log(2e4) / 2)
         passes = excess if excess == round(excess) else round(excess * reach)
         row["backward_passes"] = row["backward_passes_expected"] + passes

@@ -12,6 +12,7 @@ from jagg.stats.join import Cell
 
 _TABLE = "backward_passes.csv"
 _CHANCE = 1e-4
+"""Probability at most that drawn passes lie as far from their expectation as a run may."""
 _TIME_RATIOS = {"step": "step_time_ratio", "update": "update_time_ratio"}
 
 
