@@ -102,7 +102,8 @@ def estimators_by_passes(data: StudyData) -> Plot:
         "In brackets: backward passes a window (the exact gradient's are as many as the window has steps); "
         "estimators with equal numbers cost the same. Points: mean over windows; lines: lowest to highest window; "
         "held-out rollouts of the last probed checkpoint. An unbiased estimator (monte_carlo, debiased) may have a low "
-        "cosine in one draw and still be right on average.",
+        "cosine in one draw and still be right on average: its relative error, a column of these rows, is all standard "
+        "deviation, for its bias is 0; that of a fixed estimator is all bias.",
         panels,
         rows,
         columns=2,
