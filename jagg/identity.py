@@ -210,7 +210,7 @@ _STAGES = {
     "evaluate": _evaluate_stage,
     "probe": _probe_stage,
     "tables": _summary_stage("jagg.report.tables"),
-    "audit": _summary_stage("jagg.audit.verdicts", "jagg.audit.estimands"),
+    "audit": _summary_stage("jagg.claims.verdicts", "jagg.claims.estimands"),
     "report": _report_stage,
     "track": _summary_stage("jagg.track"),
 }

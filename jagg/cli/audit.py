@@ -58,9 +58,9 @@ def _registries(claims: list[Path] | None) -> list[Path]:
 
 
 def _audit_claims(claims: list[Path] | None, tables: Path, out: Path) -> None:
-    from jagg.audit import verdicts
-    from jagg.audit.claims import load_claims
-    from jagg.audit.results import read_results
+    from jagg.claims import verdicts
+    from jagg.claims.registry import load_claims
+    from jagg.claims.results import read_results
     from jagg.records import write_table
 
     table = verdicts.audit(load_claims(_registries(claims)), read_results(tables))
@@ -72,7 +72,7 @@ def _audit_claims(claims: list[Path] | None, tables: Path, out: Path) -> None:
 
 
 def _audit_published(path: Path, out: Path) -> None:
-    from jagg.audit.published import WRONG, audit_published, read_published
+    from jagg.forensics.published import WRONG, audit_published, read_published
     from jagg.records import write_table
 
     table = audit_published(read_published(path))
@@ -82,11 +82,11 @@ def _audit_published(path: Path, out: Path) -> None:
 
 
 def _audit_itself(config: Path, claims: list[Path] | None) -> None:
-    from jagg.audit.claims import load_claims
-    from jagg.audit.recompute import self_audit
+    from jagg.claims.registry import load_claims
     from jagg.config import load_study
-    from jagg.gradients.passes import trained_passes
+    from jagg.cost.passes import trained_passes
     from jagg.keys import StudyPaths
+    from jagg.selfcheck.recompute import self_audit
 
     study = load_study(config)
     paths = StudyPaths.of(study)

@@ -14,12 +14,12 @@ from jagg.records import read_json
 from jagg.startup import uncollected
 
 if TYPE_CHECKING:
-    from jagg.gradients.passes_table import ModelCost
+    from jagg.cost.passes_table import ModelCost
 
 
 def passes(config: Config) -> None:
     """Print expected passes and operations a trajectory, and the memory that every schedule would take."""
-    from jagg.gradients.passes_table import passes_table
+    from jagg.cost.passes_table import passes_table
 
     study = load_study(config)
     costs = {name: _model_cost(study, model) for name, model in study.backbones.items()}
@@ -35,9 +35,9 @@ def _model_cost(study: Study, model: Backbone) -> ModelCost | None:
         InputError: the image size does not divide into latent patches, or a folder is not a model.
     """
     with uncollected():
-        from jagg.backbones.cost import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE
         from jagg.backbones.source import DTYPES, checked_grid
-        from jagg.train.cost import model_cost
+        from jagg.cost.full_size import FULL_SIZE, FULL_SIZE_VAE_DOWNSCALE
+        from jagg.cost.memory import model_cost
 
     if model.family not in FULL_SIZE:
         return None

@@ -87,7 +87,7 @@ def pretrain_backbone(
         if isinstance(config.source, configuration.EmbeddedBackbone):
             record = _train(config, config.source, folder, device, progress)
         else:
-            from jagg.pretrain.pointers import pointer_record
+            from jagg.pretrain.external_models import pointer_record
 
             record = pointer_record(config, folder)
         write_json(folder / RECORD, record)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from jagg.backbones.protocol import TextFeatures
 from jagg.gradients.window import Window
-from jagg.probe.products import Gradient, Products, distance, norm
+from jagg.probe.vjp import Gradient, Products, distance, norm
 
 _REACH = 0.25
 """Half width of the second difference along the chord, in alpha; less near the ends."""

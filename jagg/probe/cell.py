@@ -23,8 +23,8 @@ from jagg.gradients.schedules.windows import window_signals
 from jagg.identity import ended_run
 from jagg.keys import RunKey, StudyPaths
 from jagg.probe.conditions import PROMPTS_OF, STRESS, Condition, conditions
-from jagg.probe.products import Products
 from jagg.probe.quality import measure_window
+from jagg.probe.vjp import Products
 from jagg.prompts import Prompt, read_prompts
 from jagg.records import GRADIENT_PROBES, table_of
 from jagg.scorers.protocol import Scorer

@@ -11,7 +11,7 @@ from jagg.gradients.routing import route
 from jagg.gradients.schedules.windows import window_of
 from jagg.gradients.window import Estimate, Estimator
 from jagg.probe.bound import ErrorParts, error_parts
-from jagg.probe.products import Gradient, Products, distance, dot, norm
+from jagg.probe.vjp import Gradient, Products, distance, dot, norm
 
 ZERO_EXACT, ZERO_ESTIMATE = "the exact gradient is zero", "the estimate is zero"
 

@@ -22,12 +22,12 @@ from jagg.report.models import (
     is_embedded,
     scorers,
 )
+from jagg.report.narrative import arm_differences, gains, limits, phrase, run_counts, verdicts
 from jagg.report.published import PAPER, cosines_in_words
-from jagg.report.shown import Source
 from jagg.report.style import css_colour
 from jagg.report.tables import COMPLETE
+from jagg.report.traceable_values import Source
 from jagg.report.tradeoffs import tradeoffs
-from jagg.report.words import arm_differences, gains, limits, phrase, run_counts, verdicts
 from jagg.stats import COVERAGE_FILE
 from jagg.stats.compare import POOLED
 from jagg.stats.join import Cell

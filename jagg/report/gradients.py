@@ -7,7 +7,7 @@ from jagg.report.data import Row, StudyData
 from jagg.report.figures.plot import of_cell
 from jagg.report.figures.quality import JAGG
 from jagg.report.figures.stress import precisions
-from jagg.report.shown import Source
+from jagg.report.traceable_values import Source
 from jagg.stats.join import Cell
 
 _WINDOW = ("backbone", "algorithm", "estimator", "step", "split", "window")

@@ -6,7 +6,7 @@ from jagg.config import EmbeddedBackbone
 from jagg.keys import RunKey
 from jagg.records import read_json
 from jagg.report.data import Row, StudyData
-from jagg.report.shown import UNKNOWN
+from jagg.report.traceable_values import UNKNOWN
 
 ALGORITHM_NAMES = {"dancegrpo": "DanceGRPO", "flow_grpo_fast": "Flow-GRPO-Fast"}
 

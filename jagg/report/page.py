@@ -19,9 +19,9 @@ from jagg.report.content import content
 from jagg.report.data import Row, read_study
 from jagg.report.figures.plot import Plot
 from jagg.report.images import Grid, data_uri, grids, png_bytes
+from jagg.report.narrative import gains
 from jagg.report.plots import all_plots
 from jagg.report.style import drawing, to_svg
-from jagg.report.words import gains
 
 
 def build(study: Study, paths: StudyPaths, date: str | None = None) -> None:

@@ -3,7 +3,7 @@
 from jagg.config import resolve
 from jagg.report.data import Row, StudyData
 from jagg.report.figures.plot import of_cell
-from jagg.report.words import verdict_counts
+from jagg.report.narrative import verdict_counts
 from jagg.stats.compare import POOLED
 
 

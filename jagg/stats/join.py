@@ -13,7 +13,7 @@ from jagg.errors import InputError, unknown_name
 from jagg.records import SCORES
 from jagg.records.scores import REQUIRED_COLUMNS, with_optional_columns
 from jagg.stats.aggregation import POOLED_PROMPTS, check_groups, prompt_weights
-from jagg.stats.coded import Coded, Columns, combined, split
+from jagg.stats.dictionary_encoding import Coded, Columns, combined, split
 from jagg.stats.scales import Scale, in_one_unit
 
 Cell = tuple[str, str]

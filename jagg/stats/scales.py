@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jagg.errors import InputError
-from jagg.stats.coded import Columns, combined, split
+from jagg.stats.dictionary_encoding import Columns, combined, split
 from jagg.units import COSINE, UNITS, unit_of
 
 _ROUNDING = 1e-6

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jagg.backbones.lora import adapter_parameters, attach_adapters
 from jagg.backbones.protocol import Backbone
 from jagg.errors import InputError
 from jagg.records import file_sha256, read_json, write_json
-from jagg.train.parameters import Trained, adapter_parameters, attach_adapters
+from jagg.train.parameters import Trained
 
 RECORD = "checkpoint.json"
 _WEIGHTS = {"lora": "adapter_model.safetensors", "full": "diffusion_pytorch_model.safetensors"}

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from jagg.backbones.activations import SavedActivations
-from jagg.backbones.operations import operation_counter
 from jagg.backbones.protocol import Backbone, TextFeatures
-from jagg.gradients.apart import SampleGradients
-from jagg.gradients.passes import Passes
+from jagg.cost.activations import SavedActivations
+from jagg.cost.operations import operation_counter
+from jagg.cost.passes import Passes
+from jagg.gradients.per_sample_gradients import SampleGradients
 
 
 @dataclass

@@ -20,11 +20,11 @@ from jagg.algorithms import plans
 from jagg.algorithms.advantages import group_advantages, verify_groups, zero_spread
 from jagg.backbones.protocol import Backbone, TextFeatures
 from jagg.config import Study, resolve
+from jagg.cost.passes import plan_passes, windows_passes
 from jagg.flow.noise import StepNoise
 from jagg.flow.rollout import Rollout
 from jagg.flow.schedule import TransitionPlan
 from jagg.gradients.estimators import arm_estimator
-from jagg.gradients.passes import plan_passes, windows_passes
 from jagg.gradients.schedules import schedule_of
 from jagg.gradients.schedules.protocol import Method, UpdateStatistics
 from jagg.keys import RunKey

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from jagg.config import Arm, DanceGRPO, FlowGRPOFast, Routing
+from jagg.cost.passes import Passes, passes_range
+from jagg.cost.passes_table import ModelCost, passes_table
 from jagg.errors import InputError
 from jagg.flow.schedule import shifted_sigmas
 from jagg.gradients import ESTIMATORS, estimator_of, schedule_of
-from jagg.gradients.passes import Passes, passes_range
-from jagg.gradients.passes_table import ModelCost, passes_table
 from jagg.gradients.routing import is_exact, route
 from jagg.gradients.window import Estimate, Window
 

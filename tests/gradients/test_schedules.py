@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from jagg.backbones import load_backbone
-from jagg.backbones.activations import SavedActivations
+from jagg.backbones.lora import attach_adapters, initialise_adapters, lora_config
 from jagg.backbones.protocol import Backbone
 from jagg.config import LoRA
+from jagg.cost.activations import SavedActivations
+from jagg.cost.passes import windows_passes
 from jagg.errors import InputError
 from jagg.flow import StepNoise, shifted_sigmas
 from jagg.flow.rollout import Rollout
 from jagg.flow.schedule import constant_diffusion, transition_plan
 from jagg.gradients import ESTIMATORS, SCHEDULES, estimator_of, schedule_of
-from jagg.gradients.apart import SampleGradients
 from jagg.gradients.estimators.debiased import debiased
-from jagg.gradients.passes import windows_passes
+from jagg.gradients.per_sample_gradients import SampleGradients
 from jagg.gradients.schedules.protocol import Method, UpdateStatistics
 from jagg.gradients.window import Estimator
 from jagg.train.ledger import Ledger, PassCounts
-from jagg.train.parameters import attach_adapters, initialise_adapters, lora_config
 
 OTHERS = sorted(set(SCHEDULES) - {"native"})
 # Sums over nodes and samples go in another order and matrix products have other shapes, so float32 rounds otherwise;

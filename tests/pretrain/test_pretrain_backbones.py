@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from jagg.backbones import load_backbone
-from jagg.backbones.cost import meta_transformer
 from jagg.config import Backbone
+from jagg.cost.full_size import meta_transformer
 from jagg.errors import InputError
 from jagg.pretrain.autoencoder import reconstruction_psnr, train_autoencoder
 from jagg.pretrain.backbones import (

@@ -12,7 +12,7 @@ from jagg.gradients.estimators import estimator_of
 from jagg.gradients.schedules.windows import window_of, window_signals
 from jagg.gradients.window import Window
 from jagg.probe.bound import error_parts, interpolation_bound
-from jagg.probe.products import Products, distance, norm
+from jagg.probe.vjp import Products, distance, norm
 
 CASES, LENGTH, TOKENS = 1000, 5, 6
 

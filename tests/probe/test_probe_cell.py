@@ -19,8 +19,8 @@ from jagg.gradients.window import Outcome
 from jagg.keys import RunKey, StudyPaths, probe_keys
 from jagg.probe.cell import Policy, probe_cell
 from jagg.probe.conditions import conditions
-from jagg.probe.products import Products, distance, dot, norm
 from jagg.probe.quality import Comparison, compare_gradients, mean_comparison, measure_window
+from jagg.probe.vjp import Products, distance, dot, norm
 from jagg.prompts import write_prompts
 from jagg.records import read_json, write_json
 from jagg.train.loop import run_training

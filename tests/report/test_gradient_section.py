@@ -17,8 +17,8 @@ from jagg.report.content import content
 from jagg.report.data import read_study
 from jagg.report.gradients import jagg_quality, routing_summary, stress_summary
 from jagg.report.published import COSINES, ROUTING_THRESHOLD, cosines_in_words
-from jagg.report.shown import mismatches, read_shown
 from jagg.report.tables import aggregate
+from jagg.report.traceable_values import mismatches, read_shown
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {

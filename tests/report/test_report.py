@@ -21,9 +21,9 @@ from jagg.errors import InputError
 from jagg.keys import RunKey, StudyPaths
 from jagg.report import build_report
 from jagg.report.data import read_study
-from jagg.report.shown import agrees, mismatches, read_shown
+from jagg.report.narrative import arm_differences, gains, phrase, setting_differences, verdict_sentence
 from jagg.report.tables import aggregate
-from jagg.report.words import arm_differences, gains, phrase, setting_differences, verdict_sentence
+from jagg.report.traceable_values import agrees, mismatches, read_shown
 
 FIGURES = {
     "reward-curves": 4, "score-by-passes": 12, "forest": 3, "curves": 12, "slopes": 12, "prompt-differences": 12,

@@ -14,9 +14,9 @@ from jagg.keys import StudyPaths
 from jagg.report import build_report
 from jagg.report.data import read_study
 from jagg.report.figures.curves import difference_curves
-from jagg.report.shown import mismatches
 from jagg.report.style import COLOURS, PANEL_WIDTH
 from jagg.report.tables import aggregate
+from jagg.report.traceable_values import mismatches
 from jagg.report.tradeoffs import is_falsification, tradeoffs
 
 ONE_CELL = {"backbones": ["flux"], "algorithms": ["dancegrpo"], "scorers": ["hpsv2"]}

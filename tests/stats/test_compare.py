@@ -8,8 +8,8 @@ import pytest
 
 from jagg.errors import InputError
 from jagg.records import PAIRED_DIFFERENCES, SCORES, read_table, write_table
-from jagg.stats.coded import Coded, combined
 from jagg.stats.compare import compare
+from jagg.stats.dictionary_encoding import Coded, combined
 from jagg.stats.join import read_scores
 
 DEFAULT = {

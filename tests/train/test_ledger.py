@@ -6,9 +6,9 @@ from analytic import PROMPTS, AnalyticBackbone, ColourScorer, Curved, analytic_s
 from torch import nn
 
 from jagg.algorithms import plans
+from jagg.cost.passes import Passes, planned_windows
 from jagg.flow import StepNoise, rollout, shifted_sigmas
 from jagg.flow.schedule import constant_diffusion, transition_plan
-from jagg.gradients.passes import Passes, planned_windows
 from jagg.train.ledger import Ledger, PassCounts
 from jagg.train.step import Trainer
 

@@ -7,8 +7,8 @@ import pytest
 from analytic import PROMPTS, AnalyticBackbone, ColourScorer, analytic_models, analytic_study, key
 
 from jagg.config import Study, load_study
+from jagg.cost.passes import passes_range
 from jagg.gradients import SCHEDULES
-from jagg.gradients.passes import passes_range
 from jagg.keys import RunPaths
 from jagg.records import HISTORY, file_sha256, read_table
 from jagg.train.loop import run_training

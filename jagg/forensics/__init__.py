@@ -1,0 +1,1 @@
+"""Forensics of published tables: can the reported numbers hold together?"""
